@@ -1,0 +1,42 @@
+# Every target sets up what it needs: a virtual environment in .venv with the project and its tools.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST_WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format pytest bench soak clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## create .venv with the project and its development tools
+
+$(STAMP): pyproject.toml
+	@echo "setting up $(VENV) with $(PYTHON) (needs a package registry) ..."
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@touch $(STAMP)
+
+demo: $(STAMP) ## play a whole talk with the server: prompt, plan, permission, kill -9, load, prompt again
+	@$(BIN)/acp-server demo
+
+test: check pytest ## everything CI runs: lint, types, all tests
+
+check: $(STAMP) ## lint and type-check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+pytest: $(STAMP) ## run the tests
+	$(BIN)/pytest -q -n $(PYTEST_WORKERS)
+
+format: $(STAMP) ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Durable session logs: the store seam, the write coordinator and the backends."""

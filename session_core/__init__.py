@@ -1,0 +1,1 @@
+"""What a session is: events, append rules, surface, derived history, repair, invariants. No I/O."""
