@@ -1,0 +1,117 @@
+"""Where things lie: `<root>/--<slug(cwd)>--/<enc(id)>/session.jsonl` and what stands beside it.
+
+Pure path arithmetic (contract 5.8); touches no disk.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from persistence.errors import InvalidSessionIdError
+
+LOG_NAME = "session.jsonl"
+SIDECAR_NAME = "session.crc"
+LOCK_NAME = "writer.lock"
+PID_NAME = "writer.pid"
+INDEX_NAME = "index.jsonl"
+INDEX_LOCK_NAME = "index.lock"
+TEMP_SUFFIX = ".tmp"
+
+# A session without a working directory. No slug gives this name: buckets of slugs start with "--".
+NO_CWD_BUCKET = "_no-cwd"
+
+_MAX_NAME = 255  # what every file system in use allows for one name
+_MAX_SLUG = 251  # a name less the four dashes around it
+
+_SEPARATORS = re.compile(r"[/\\:]+")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPaths:
+    """Every path of one session; absolute strings."""
+
+    bucket: str
+    directory: str
+
+    @property
+    def log(self) -> str:
+        """The log itself."""
+        return f"{self.directory}/{LOG_NAME}"
+
+    @property
+    def sidecar(self) -> str:
+        """The checksums of the log (Z40)."""
+        return f"{self.directory}/{SIDECAR_NAME}"
+
+    @property
+    def lock(self) -> str:
+        """The file the writer lock is on (Z9)."""
+        return f"{self.directory}/{LOCK_NAME}"
+
+    @property
+    def pid(self) -> str:
+        """The pid of the lock's holder, for messages only."""
+        return f"{self.directory}/{PID_NAME}"
+
+    @property
+    def temp(self) -> str:
+        """A log that is being written for the first time."""
+        return f"{self.directory}/{LOG_NAME}{TEMP_SUFFIX}"
+
+    @property
+    def bucket_name(self) -> str:
+        """The last part of the bucket's path."""
+        return self.bucket.rpartition("/")[2]
+
+    @property
+    def key(self) -> str:
+        """The session's place relative to the root: `<bucket>/<enc(id)>`."""
+        return f"{self.bucket_name}/{self.directory.rpartition('/')[2]}"
+
+
+def session_paths(root: str, session_id: str, cwd: str | None) -> SessionPaths:
+    """Return the paths of a session.
+
+    Raises:
+        InvalidSessionIdError: the id cannot name a directory.
+    """
+    return paths_in_bucket(root, bucket_name(cwd), encode_id(session_id))
+
+
+def paths_in_bucket(root: str, bucket: str, encoded_id: str) -> SessionPaths:
+    """Return the paths of a session whose bucket and directory names are known."""
+    return SessionPaths(f"{root}/{bucket}", f"{root}/{bucket}/{encoded_id}")
+
+
+def bucket_name(cwd: str | None) -> str:
+    """Return the directory name that groups the sessions of one working directory."""
+    return NO_CWD_BUCKET if cwd is None else f"--{slug(cwd)}--"
+
+
+def slug(cwd: str) -> str:
+    """Return a readable name for a path; several paths may share it."""
+    dashed = _SEPARATORS.sub("-", cwd)
+    return _UNSAFE.sub(_escape, dashed).lstrip("-")[:_MAX_SLUG] or "root"
+
+
+def encode_id(session_id: str) -> str:
+    """Return the directory name of a session id, injective over UTF-16 code units.
+
+    Raises:
+        InvalidSessionIdError: the id is empty, or its name longer than file systems allow.
+    """
+    if not session_id:
+        raise InvalidSessionIdError(session_id, "it is empty")
+    encoded = _UNSAFE.sub(_escape, session_id)
+    if encoded in {".", ".."}:
+        encoded = encoded.replace(".", "~002E")
+    if len(encoded) > _MAX_NAME:
+        raise InvalidSessionIdError(session_id, f"its name exceeds {_MAX_NAME} characters")
+    return encoded
+
+
+def _escape(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be", "surrogatepass")
+    return "".join(f"~{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))

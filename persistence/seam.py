@@ -1,0 +1,190 @@
+"""The primitives a backend provides (Z23).
+
+Owns the Protocols and the plain records that cross them; knows neither files nor tables. What a
+session store *does* (queues, repair, claims, write-behind) is the coordinator's, over these.
+
+A backend does its own threading: its methods are async, never block the event loop, and never
+abandon a half-done write when they are cancelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from session_core import Event, EventLog, Record, SessionHeader
+
+
+class Location(NamedTuple):
+    """Where a backend keeps one session, for messages and tools."""
+
+    kind: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """The derived cache of one log: rebuilt when missing, never a source of truth (Z22).
+
+    Attributes:
+        updated_at: epoch ms of the end of the last message turn, never below `createdAt`.
+        turn_count: number of turns that have started.
+    """
+
+    title: str | None
+    first_prompt: str | None
+    updated_at: int
+    event_count: int
+    turn_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """One log as it stands in the store, its torn tail left out.
+
+    Attributes:
+        log: every complete event.
+        torn: backend's own description of what `commit_repair` has to cut or complete; None when
+            the stored form is whole.
+        mark: backend's own note of the exact state that was read, for `commit_repair`.
+        problems: oddities worth one warning each that did not stop the read.
+        revision: opaque, see `SessionEntry.revision`.
+    """
+
+    header: SessionHeader
+    log: EventLog
+    torn: object | None
+    mark: object
+    problems: tuple[str, ...]
+    revision: str
+
+
+class SessionEntry(NamedTuple):
+    """One row of a list.
+
+    Attributes:
+        revision: the same while the log is unchanged, another after every append, mutating repair
+            or recreation.
+    """
+
+    header: SessionHeader
+    summary: SessionSummary
+    revision: str
+
+
+class EntryPage(NamedTuple):
+    """One page of a list; `next_cursor` is None on the last one."""
+
+    entries: list[SessionEntry]
+    next_cursor: str | None
+
+
+class Writer(Protocol):
+    """The exclusive right to write one session, and the memory of how its log was left.
+
+    Calls on one writer are made one at a time. Before the first `append_batch` on a stored log
+    `commit_repair` is called with what `load_stored` returned under this writer.
+    """
+
+    @property
+    def materialized(self) -> bool:
+        """Whether the session is stored."""
+        ...
+
+    async def append_batch(
+        self,
+        header: SessionHeader,
+        records: Sequence[Record],
+        summary: SessionSummary | None = None,
+    ) -> None:
+        """Store a batch durably, all or nothing; the first one creates the session.
+
+        Args:
+            header: written with the first batch, ignored afterwards.
+            records: contiguous with the log as this writer left it.
+            summary: the cache after this batch, given at the end of a turn; it may be dropped.
+
+        Raises:
+            SessionCollisionError: the first batch found the session stored already.
+            SessionChangedError: the log is not as this writer left it; nothing was written.
+            StoreWriteError: nothing was stored.
+        """
+        ...
+
+    async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:
+        """Cut the torn tail, append the closers durably, and continue from there.
+
+        With nothing torn and no closers it writes nothing.
+
+        Raises:
+            SessionChangedError: the log is no longer the one that was read.
+            StoreWriteError: the repair is not complete; a later load repeats it.
+        """
+        ...
+
+    async def delete(self) -> None:
+        """Remove every trace of the session and give the right to write back.
+
+        Raises:
+            StoreWriteError: something was left behind; the writer is released nevertheless.
+        """
+        ...
+
+    async def release(self) -> None:
+        """Give the right to write back; a second call does nothing."""
+        ...
+
+
+class SessionBackend(Protocol):
+    """One place where sessions are stored."""
+
+    def locate(self, header: SessionHeader) -> Location | None:
+        """Return where the session of this header is or would be stored, without any I/O."""
+        ...
+
+    async def load_stored(self, session_id: str) -> StoredLog | None:
+        """Read one log without a lock and without changing anything; None when there is none.
+
+        Raises:
+            CorruptLogError: committed bytes are damaged.
+            UnsupportedVersionError: the header names another format version.
+            StoreReadError: the operating system refused.
+        """
+        ...
+
+    async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
+        """Return stored sessions, latest `updated_at` first, then by id (Z21).
+
+        Damaged sessions never fail a page; each is left out or shown with what its header says,
+        and logged as one warning.
+
+        Args:
+            cwd: only sessions whose `cwd` is this directory by realpath.
+            cursor: `next_cursor` of a former page.
+            limit: most rows of a page; at least 1.
+
+        Raises:
+            InvalidCursorError: the cursor is not one of ours.
+        """
+        ...
+
+    async def acquire_writer(self, session_id: str, header: SessionHeader | None = None) -> Writer:
+        """Take the exclusive right to write a session, waiting up to 2 s for it (Z9).
+
+        Args:
+            session_id: the session to write.
+            header: given when the session may have to be created: backends that place a log by
+                its header need it.
+
+        Raises:
+            SessionNotFoundError: the session is not stored and no header was given.
+            SessionLockedError: another holder kept it.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything the backend holds open."""
+        ...
