@@ -1,0 +1,185 @@
+"""JSON at the edge of the connection: bytes to values and back, with the odd inputs of Z35.
+
+orjson does the work. What it refuses although JSON allows it (lone surrogates), and what it would
+change silently (integers beyond 64 bits become floats), goes through the standard library once
+more. This module knows nothing of requests and responses.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import orjson
+
+MAX_DEPTH: Final = 1024
+"""Deepest nesting accepted: what orjson reads too, so both ways in have one limit."""
+
+MAX_SAFE_INTEGER: Final = 2**53
+"""Beyond this an integer does not survive a client that keeps numbers as doubles."""
+
+_MAX_PLAIN_FLOAT: Final = float(2**63)
+"""orjson turns an integer into a float only above 64 bits; smaller floats were floats before."""
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_REPLACEMENT: Final = "\ufffd"
+
+# A string (closed or not) or a bracket. Possessive and with an end of its own for the string that
+# never closes, so that hostile input costs one pass and no backtracking.
+_STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+
+
+class ParseError(ValueError):
+    """The bytes are not JSON that is accepted here. Says no more: they are a stranger's."""
+
+    def __init__(self) -> None:
+        super().__init__("not acceptable JSON")
+
+
+def parse_frame(frame: bytes) -> Any:
+    """Read one JSON text.
+
+    Lone surrogates become U+FFFD and integers keep all of their digits.
+
+    Raises:
+        ParseError: For anything else that JSON, UTF-8 or the depth limit rules out, non-finite
+            numbers included.
+    """
+    try:
+        value = orjson.loads(frame)
+    except ValueError:
+        return _parse_carefully(frame)
+    return _parse_carefully(frame) if _may_have_lost_digits(value) else value
+
+
+def has_unsafe_integer(value: Any) -> bool:
+    """Whether an integer beyond ±2^53 is anywhere inside `value`."""
+    return any(
+        type(number) is int and not -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER
+        for number in _numbers_in(value)
+    )
+
+
+def encode_value(value: Any) -> bytes:
+    """Write one JSON text without line ends.
+
+    What must not reach the wire is made harmless: lone surrogates become U+FFFD, non-finite numbers
+    null. Integers of any size are kept.
+
+    Raises:
+        TypeError: For what is no JSON value.
+        ValueError: For what is nested too deeply or contains itself.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return _encode_carefully(value)
+
+
+def _parse_carefully(frame: bytes) -> Any:
+    if _is_too_deep(frame):
+        raise ParseError
+    try:
+        # The decoding is ours because the library's lets encoded surrogates pass.
+        value = json.loads(
+            frame.decode(), parse_constant=_refuse_number, parse_float=_parse_finite_float
+        )
+    except (ValueError, RecursionError) as error:
+        raise ParseError from error
+    return _replace_surrogates(value)
+
+
+def _is_too_deep(frame: bytes) -> bool:
+    depth = 0
+    for match in _STRING_OR_BRACKET.finditer(frame):
+        token = frame[match.start()]
+        if token in b"[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif token in b"]}":
+            depth -= 1
+    return False
+
+
+def _refuse_number(text: str) -> Any:
+    raise ParseError
+
+
+def _parse_finite_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ParseError
+    return number
+
+
+def _may_have_lost_digits(value: Any) -> bool:
+    return any(
+        type(number) is float and not -_MAX_PLAIN_FLOAT < number < _MAX_PLAIN_FLOAT
+        for number in _numbers_in(value)
+    )
+
+
+def _numbers_in(value: Any) -> Iterator[int | float]:
+    """Yield all numbers of a parsed value; without recursion, since it may be deep."""
+    containers: list[Any] = [[value]]
+    for container in containers:
+        for item in container.values() if type(container) is dict else container:
+            kind = type(item)
+            if kind is dict or kind is list:
+                containers.append(item)
+            elif kind is int or kind is float:
+                yield item
+
+
+def _replace_surrogates(value: Any) -> Any:
+    """Clean a freshly parsed value in place; without recursion, since it may be deep."""
+    root = [value]
+    containers: list[Any] = [root]
+    for container in containers:
+        if type(container) is dict:
+            _replace_in_keys(container)
+            items = list(container.items())
+        else:
+            items = list(enumerate(container))
+        for key, item in items:
+            if type(item) is str:
+                container[key] = _cleaned(item)
+            elif type(item) is dict or type(item) is list:
+                containers.append(item)
+    return root[0]
+
+
+def _replace_in_keys(value: dict[str, Any]) -> None:
+    if any(_SURROGATE.search(key) for key in value):
+        items = [(_cleaned(key), item) for key, item in value.items()]
+        value.clear()
+        value.update(items)
+
+
+def _cleaned(text: str) -> str:
+    return _SURROGATE.sub(_REPLACEMENT, text)
+
+
+def _encode_carefully(value: Any) -> bytes:
+    try:
+        text = json.dumps(
+            _harmless(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
+    except RecursionError as error:
+        message = "value is nested too deeply to be sent"
+        raise ValueError(message) from error
+    return text.encode()
+
+
+def _harmless(value: Any) -> Any:
+    if isinstance(value, str):
+        return _cleaned(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _harmless(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_harmless(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

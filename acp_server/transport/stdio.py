@@ -1,0 +1,83 @@
+"""The transport over the process's own stdin and stdout.
+
+ACP v1 transports#stdio: the agent MUST NOT write anything to stdout that is not a message. So the
+wire becomes private: after `StdioTransport.open` descriptor 0 is /dev/null and descriptor 1 is
+stderr, and neither a print nor a child process can touch the frames.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import sys
+import threading
+from typing import Final, Self
+
+from acp_server.transport.descriptors import DescriptorStream
+from acp_server.transport.framing import DEFAULT_MAX_FRAME_BYTES
+from acp_server.transport.stream import StreamTransport
+
+_STDIN: Final = 0
+_STDOUT: Final = 1
+_STDERR: Final = 2
+_FIRST_FREE: Final = 3
+"""Private copies stay above the standard three, even when one of these was closed at the start."""
+
+
+class StdioTransport(StreamTransport):
+    """Frames over what were stdin and stdout when it was opened."""
+
+    @classmethod
+    def open(cls, *, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> Self:
+        """Take stdin and stdout for the frames, for the rest of the process's life.
+
+        `aclose` gives `O_NONBLOCK` back to whoever shares the descriptors, but not the descriptors:
+        what is printed until the very end goes to stderr. Call it once, before anything else may
+        print or start a process.
+        """
+        _ignore_sigpipe()
+        null_fd = os.open(os.devnull, os.O_RDWR)
+        _open_stderr(null_fd)
+        read_fd = _private_copy(_STDIN, null_fd)
+        write_fd = _private_copy(_STDOUT, null_fd)
+        os.dup2(null_fd, _STDIN)
+        os.dup2(_STDERR, _STDOUT)
+        for fd in (_STDIN, _STDOUT, _STDERR):
+            os.set_inheritable(fd, True)
+        if null_fd > _STDERR:
+            os.close(null_fd)
+        _flush_stdout()
+        stream = DescriptorStream(read_fd, write_fd)
+        return cls(stream, max_frame_bytes=max_frame_bytes)
+
+
+def _private_copy(fd: int, fallback_fd: int) -> int:
+    """Copy a descriptor for this process alone (close-on-exec); a closed one reads as /dev/null."""
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+    except OSError:
+        return fcntl.fcntl(fallback_fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+
+
+def _open_stderr(null_fd: int) -> None:
+    """Make sure that descriptor 2 is open, since descriptor 1 is about to become its copy."""
+    try:
+        os.fstat(_STDERR)
+    except OSError:
+        os.dup2(null_fd, _STDERR)
+
+
+def _flush_stdout() -> None:
+    """Send what was printed before the switch, and is still buffered, to where prints go now."""
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+
+
+def _ignore_sigpipe() -> None:
+    """A client that goes away must be an error of a write, not the end of the process.
+
+    Python starts with SIGPIPE ignored; a host program may have put the default back.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
