@@ -21,7 +21,7 @@ _STDIN: Final = 0
 _STDOUT: Final = 1
 _STDERR: Final = 2
 _FIRST_FREE: Final = 3
-"""Private copies stay above the standard three, even when one of these was closed at the start."""
+"""Private copies stay above the standard three: as descriptor 2 the wire would get all errors."""
 
 
 class StdioTransport(StreamTransport):
@@ -32,39 +32,30 @@ class StdioTransport(StreamTransport):
         """Take stdin and stdout for the frames, for the rest of the process's life.
 
         `aclose` gives `O_NONBLOCK` back to whoever shares the descriptors, but not the descriptors:
-        what is printed until the very end goes to stderr. Call it once, before anything else may
-        print or start a process.
+        what is printed until the very end goes to stderr. Call it once and first of all, before
+        the event loop runs: what was printed and flushed before is on the wire.
         """
         _ignore_sigpipe()
         null_fd = os.open(os.devnull, os.O_RDWR)
-        _open_stderr(null_fd)
-        read_fd = _private_copy(_STDIN, null_fd)
-        write_fd = _private_copy(_STDOUT, null_fd)
-        os.dup2(null_fd, _STDIN)
-        os.dup2(_STDERR, _STDOUT)
-        for fd in (_STDIN, _STDOUT, _STDERR):
-            os.set_inheritable(fd, True)
-        if null_fd > _STDERR:
-            os.close(null_fd)
+        # Python leaves these None when the descriptor was closed at the start; then its number may
+        # belong to anything by now, the event loop's own descriptor included, and is left alone.
+        has_stdin, has_stdout = sys.__stdin__ is not None, sys.__stdout__ is not None
+        stream = DescriptorStream(
+            _private_copy(_STDIN if has_stdin else null_fd),
+            _private_copy(_STDOUT if has_stdout else null_fd),
+        )
+        if has_stdin:
+            os.dup2(null_fd, _STDIN)
+        if has_stdout:
+            os.dup2(_STDERR if sys.__stderr__ is not None else null_fd, _STDOUT)
+        os.close(null_fd)
         _flush_stdout()
-        stream = DescriptorStream(read_fd, write_fd)
         return cls(stream, max_frame_bytes=max_frame_bytes)
 
 
-def _private_copy(fd: int, fallback_fd: int) -> int:
-    """Copy a descriptor for this process alone (close-on-exec); a closed one reads as /dev/null."""
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
-    except OSError:
-        return fcntl.fcntl(fallback_fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
-
-
-def _open_stderr(null_fd: int) -> None:
-    """Make sure that descriptor 2 is open, since descriptor 1 is about to become its copy."""
-    try:
-        os.fstat(_STDERR)
-    except OSError:
-        os.dup2(null_fd, _STDERR)
+def _private_copy(fd: int) -> int:
+    """Copy a descriptor for this process alone: no child inherits it."""
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
 
 
 def _flush_stdout() -> None:
