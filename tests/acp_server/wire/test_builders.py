@@ -1,0 +1,204 @@
+"""What the builders make passes the official SDK unchanged, and holds no null."""
+
+from collections.abc import Callable
+
+import pytest
+
+from acp_server.testing.frame_values import find_null
+from acp_server.testing.sdk_oracle import UPDATE_VARIANTS, Part, SdkOracle
+from acp_server.wire import asks, blocks, results, updates
+from acp_server.wire.shapes import JsonObject
+
+TEXT = blocks.text_block("hi")
+SPOT = blocks.location("/w/a", 3)
+CHOICE = results.choice("v", "V", "what it does")
+SELECT = results.select_option(
+    "o", "Option", "v", [CHOICE, results.choice("w", "W")], description="d", category="mode"
+)
+GROUPED = results.select_option("o", "Option", "v", [results.choice_group("g", "G", [CHOICE])])
+SWITCH = results.boolean_option("b", "Switch", current_value=False)
+MODES = results.mode_state("m", [results.mode("m", "M", "d"), results.mode("n", "N")])
+
+UPDATES: list[JsonObject] = [
+    updates.user_message_chunk(TEXT, "u1"),
+    updates.user_message_chunk(blocks.image_block("aGk=", "image/png", uri="file:///a")),
+    updates.user_message_chunk(blocks.audio_block("aGk=", "audio/wav")),
+    updates.user_message_chunk(blocks.resource_link_block("file:///a", "a", mime_type="text/x")),
+    updates.user_message_chunk(blocks.resource_block("file:///a", "text", mime_type="text/x")),
+    updates.user_message_chunk(blocks.resource_block("file:///a", "aGk=", encoding="blob")),
+    updates.agent_message_chunk(TEXT, "a1"),
+    updates.agent_message_chunk(TEXT),
+    updates.agent_thought_chunk(TEXT, "t1"),
+    updates.tool_call("c", "Read"),
+    updates.tool_call(
+        "c",
+        "Edit",
+        kind="edit",
+        status="pending",
+        content=[
+            blocks.content_item(TEXT),
+            blocks.diff_item("/w/a", None, "new"),
+            blocks.diff_item("/w/a", "old", "new"),
+            blocks.terminal_item("t"),
+        ],
+        locations=[SPOT, blocks.location("/w/b")],
+        raw_input={"path": None},
+        raw_output={"x": 1},
+        meta={"terminal_info": {"terminal_id": "t", "cwd": "/w"}},
+    ),
+    updates.tool_call_update("c", status="in_progress"),
+    updates.tool_call_update("c", title="T", kind="read", content=[], locations=[]),
+    updates.plan([]),
+    updates.plan([updates.plan_entry("a", "pending"), updates.plan_entry("b", "completed", "low")]),
+    updates.available_commands_update([]),
+    updates.available_commands_update(
+        [updates.available_command("fork", "d"), updates.available_command("x", "d", "what")]
+    ),
+    updates.current_mode_update("m"),
+    updates.config_option_update([SELECT, GROUPED, SWITCH]),
+    updates.session_info_update(title="T", updated_at="2025-01-01T00:00:00.000Z"),
+    updates.session_info_update(title="T"),
+    updates.usage_update(5, 100),
+    updates.usage_update(5, 100, cost={"amount": 0.5, "currency": "USD"}),
+    updates.notice("warning", "title", "description"),
+    updates.notice("info", "title"),
+]
+
+RESULTS: list[tuple[str, JsonObject]] = [
+    (
+        "initialize",
+        results.initialize_result(
+            agent_info=results.implementation("a", "1", "A"),
+            agent_capabilities=results.agent_capabilities(
+                session=["list", "delete", "resume", "close", "additionalDirectories"],
+                image=True,
+                embedded_context=True,
+                mcp_http=True,
+                mcp_sse=True,
+                logout=True,
+                meta={"x": {}},
+            ),
+            auth_methods=[
+                results.auth_method("m", "M", "d"),
+                results.terminal_auth_method("t", "T", args=["login"], env={"A": "b"}),
+                results.terminal_auth_method("t2", "T2"),
+            ],
+        ),
+    ),
+    (
+        "initialize",
+        results.initialize_result(
+            agent_info=results.implementation("a", "1"),
+            agent_capabilities=results.agent_capabilities(load_session=False),
+        ),
+    ),
+    ("session/new", results.new_session_result("s")),
+    (
+        "session/new",
+        results.new_session_result(
+            "s", modes=MODES, config_options=[SELECT, SWITCH], meta={"x": None}
+        ),
+    ),
+    ("session/load", results.open_session_result()),
+    ("session/load", results.open_session_result(modes=MODES, config_options=[GROUPED])),
+    ("session/resume", results.open_session_result(modes=MODES)),
+    ("session/list", results.list_sessions_result([])),
+    (
+        "session/list",
+        results.list_sessions_result(
+            [
+                results.session_info("s", "/w"),
+                results.session_info(
+                    "s", "/w", title="T", updated_at="2025-01-01T00:00:00Z", meta={"n": 1}
+                ),
+            ],
+            "cursor",
+        ),
+    ),
+    ("session/set_config_option", results.config_options_result([SELECT])),
+    ("session/prompt", results.prompt_result("end_turn")),
+    ("session/prompt", results.prompt_result("max_turn_requests", meta={"x": 1})),
+    ("session/delete", {}),
+    ("session/close", {}),
+    ("session/set_mode", {}),
+    ("authenticate", {}),
+    ("logout", {}),
+]
+
+ASKS: list[tuple[str, JsonObject]] = [
+    (
+        "session/request_permission",
+        asks.request_permission_params(
+            "s",
+            updates.tool_call_fields("c", title="T", kind="execute", raw_input={"a": 1}),
+            [
+                asks.permission_option("a", "Allow", "allow_once"),
+                asks.permission_option("r", "Reject", "reject_always"),
+            ],
+        ),
+    ),
+    ("fs/read_text_file", asks.read_text_file_params("s", "/w/a")),
+    ("fs/read_text_file", asks.read_text_file_params("s", "/w/a", line=1, limit=2)),
+    ("fs/write_text_file", asks.write_text_file_params("s", "/w/a", "x")),
+    ("terminal/create", asks.create_terminal_params("s", "ls")),
+    (
+        "terminal/create",
+        asks.create_terminal_params(
+            "s", "ls", args=["-l"], env={"A": "b"}, cwd="/w", output_byte_limit=100
+        ),
+    ),
+    *(
+        (f"terminal/{name}", asks.terminal_params("s", "t"))
+        for name in ("output", "wait_for_exit", "kill", "release")
+    ),
+    (
+        "elicitation/create",
+        asks.elicitation_form_params(
+            "s",
+            "Which?",
+            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+            call_id="c",
+        ),
+    ),
+    ("elicitation/create", asks.elicitation_url_params("s", "Go", "https://example.org", "e")),
+    ("elicitation/create", asks.elicitation_url_params("s", "Go", "https://x.org/a/", "e")),
+    ("elicitation/complete", asks.elicitation_complete_params("e")),
+    ("$/cancel_request", asks.cancel_request_params(1)),
+    ("$/cancel_request", asks.cancel_request_params("x")),
+]
+
+FRAMES: list[tuple[Part, str, JsonObject]] = [
+    *(("agent params", "session/update", updates.session_update("s", made)) for made in UPDATES),
+    *(("agent result", method, made) for method, made in RESULTS),
+    *(("agent params", method, made) for method, made in ASKS),
+]
+
+
+@pytest.mark.parametrize(("part", "method", "made"), FRAMES)
+def test_what_is_built_passes_the_sdk_unchanged(part: Part, method: str, made: JsonObject) -> None:
+    assert SdkOracle().fault(part, method, made) is None
+
+
+@pytest.mark.parametrize(("part", "method", "made"), FRAMES)
+def test_what_is_built_holds_no_null(part: Part, method: str, made: JsonObject) -> None:
+    assert find_null(made) is None, (part, method)
+
+
+def test_every_update_variant_has_a_builder() -> None:
+    assert {update["sessionUpdate"] for update in UPDATES} == UPDATE_VARIANTS
+
+
+def test_a_new_file_has_a_null_as_old_text() -> None:
+    assert blocks.diff_item("/w/a", None, "x")["oldText"] is None
+
+
+def test_a_capability_that_is_not_served_leaves_no_key() -> None:
+    made = results.agent_capabilities(session=["list"])
+    assert made["sessionCapabilities"] == {"list": {}}
+    assert "auth" not in made
+
+
+@pytest.mark.parametrize("make", [list, tuple, iter])
+def test_lists_are_taken_from_any_iterable(make: Callable[[list[JsonObject]], object]) -> None:
+    made = updates.tool_call("c", "T", content=make([TEXT]))  # type: ignore[arg-type]
+    assert made["content"] == [TEXT]
