@@ -85,6 +85,8 @@ class SdkOracle:
         if method == "session/update":
             return self._update_fault(payload)
         name = _model_name(part, method, payload)
+        if name == "InitializeRequest":
+            payload = _without_newer_capabilities(payload)
         return None if name is None else self._round_trip_fault(name, payload)
 
     def error_fault(self, error: Mapping[str, Any]) -> str | None:
@@ -139,6 +141,16 @@ def _model_name(part: Part, method: str, payload: Mapping[str, Any]) -> str | No
         scope = "Request" if "requestId" in payload else "Session"
         stem = f"Create{mode}{scope}Elicitation"
     return f"{stem}Request"
+
+
+def _without_newer_capabilities(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Take out `session.notices`, which the SDK does not know either."""
+    capabilities = params.get("clientCapabilities")
+    if not isinstance(capabilities, dict) or not isinstance(capabilities.get("session"), dict):
+        return params
+    session = capabilities["session"]
+    session = {name: value for name, value in session.items() if name != "notices"}
+    return {**params, "clientCapabilities": {**capabilities, "session": session}}
 
 
 def _elicitation_answer(payload: Mapping[str, Any]) -> str:

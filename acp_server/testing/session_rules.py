@@ -85,10 +85,10 @@ class SessionRules:
 
     def update(self, params: Params) -> None:
         """Check a `session/update`."""
-        session = self._session(params)
         update = params.get("update")
-        if not isinstance(update, dict):
+        if not isinstance(update, dict) or "sessionId" not in params:
             return
+        session = self._session(params)
         variant = str(update.get("sessionUpdate"))
         if not (session.is_open or session.loads):
             self._report("unknown-session", f"{variant} for a session that is not open")
@@ -133,7 +133,7 @@ class SessionRules:
 
     def _check_message(self, session: _Session, variant: str, update: Params) -> None:
         message_id = update.get("messageId")
-        if not isinstance(message_id, str):
+        if not isinstance(message_id, str) or not session.is_busy:
             return
         turn = session.turn if session.prompts else _PAST
         known_variant, known_turn = session.messages.setdefault(message_id, (variant, turn))
