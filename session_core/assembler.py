@@ -1,0 +1,124 @@
+"""Assembling a stream of chunks into the blocks of one assistant message (contract 1.5, 1.6)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from session_core.errors import StreamOrderError
+
+
+class _Block:
+    """One block in the making: what its deltas gave, and the authoritative block once it came."""
+
+    __slots__ = ("call_id", "final", "kind", "name", "texts")
+
+    def __init__(self) -> None:
+        self.kind: str | None = None
+        self.texts: list[str] = []
+        self.call_id: str | None = None
+        self.name: str | None = None
+        self.final: Mapping[str, Any] | None = None
+
+    def assembled(self, index: int) -> Mapping[str, Any] | None:
+        """Return the block, or `None` if nothing of it came."""
+        if self.final is not None:
+            return self.final
+        text = "".join(self.texts)
+        match self.kind:
+            case "text-delta":
+                return {"type": "text", "text": text}
+            case "reasoning-delta":
+                return {"type": "reasoning", "text": text}
+            case "tool-call-delta":
+                return {
+                    "type": "tool-call",
+                    "id": self.call_id or f"call-{index}",
+                    "name": self.name or "",
+                    "arguments": text,
+                }
+            case _:
+                return None
+
+
+class StreamAssembler:
+    """Takes the chunks of one model stream in order and gives the message they make."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, _Block] = {}
+        self._usage: Mapping[str, Any] | None = None
+        self._finish: Mapping[str, Any] | None = None
+
+    def feed(self, chunk: Mapping[str, Any]) -> None:
+        """Take the next chunk. Types that are not known are ignored.
+
+        Raises:
+            StreamOrderError: It comes after `finish`, or is a second `usage`.
+        """
+        kind = chunk["type"]
+        if self._finish is not None:
+            raise StreamOrderError(kind, "came after finish")
+        match kind:
+            case "text-delta" | "reasoning-delta":
+                self._feed_delta(chunk, chunk["text"])
+            case "tool-call-delta":
+                block = self._feed_delta(chunk, chunk["argumentsDelta"])
+                block.call_id = block.call_id or chunk.get("id")
+                block.name = block.name or chunk.get("name")
+            case "block-start":
+                self._block(chunk["index"])
+            case "block-end":
+                block = self._block(chunk["index"])
+                if block.final is None:
+                    block.final = chunk["block"]
+            case "usage":
+                if self._usage is not None:
+                    raise StreamOrderError(kind, "came twice")
+                self._usage = chunk["usage"]
+            case "finish":
+                self._finish = chunk
+
+    def blocks(self) -> list[Mapping[str, Any]]:
+        """Return the blocks in the order of their indexes.
+
+        A stream cut by `max-tokens` gives no tool calls: their arguments may be cut as well.
+        """
+        assembled = [self._blocks[index].assembled(index) for index in sorted(self._blocks)]
+        is_cut = self.finish_reason["kind"] == "max-tokens"
+        return [
+            block
+            for block in assembled
+            if block is not None and not (is_cut and block["type"] == "tool-call")
+        ]
+
+    def text_of(self, index: int) -> str:
+        """Return the joined deltas of the block at `index`, as far as they have come."""
+        return "".join(self._blocks[index].texts) if index in self._blocks else ""
+
+    @property
+    def finish_reason(self) -> Mapping[str, Any]:
+        """Why the stream ended; `stop` as long as nothing else was said."""
+        return {"kind": "stop"} if self._finish is None else self._finish["reason"]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether `finish` has come."""
+        return self._finish is not None
+
+    @property
+    def usage(self) -> Mapping[str, Any] | None:
+        """The token counts, if any came."""
+        return self._usage
+
+    @property
+    def replay_state(self) -> Any:
+        """The provider's own state from `finish`, `None` if there was none."""
+        return None if self._finish is None else self._finish.get("replayState")
+
+    def _block(self, index: int) -> _Block:
+        return self._blocks.setdefault(index, _Block())
+
+    def _feed_delta(self, chunk: Mapping[str, Any], text: str) -> _Block:
+        block = self._block(chunk["index"])
+        if block.final is None:
+            block.kind = block.kind or chunk["type"]
+            block.texts.append(text)
+        return block

@@ -1,0 +1,279 @@
+"""The lossless JSON domain: what may enter a log, and the frozen form it has there.
+
+Owns the check-and-copy of contract 2.1 and the two frozen containers. Knows nothing of events.
+
+Accepted are `None`, `bool`, `int` within ±(2^53-1), finite `float` other than -0.0, `str` without
+lone surrogates, exact `list`, exact `dict` with `str` keys, and `FrozenList` / `FrozenDict`. All
+else is refused, subclasses included: an encoder would silently turn it into something different.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any, Final, Never, TypeAlias
+
+from session_core.errors import NotJsonError
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+
+MAX_SAFE_INT: Final = 2**53 - 1
+"""The largest integer that every JSON reader keeps exactly."""
+
+
+class _Invalid(Enum):
+    INVALID = "INVALID"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+INVALID: Final = _Invalid.INVALID
+"""What `snapshot_json_value` answers for a value outside the domain."""
+
+
+def _refuse(self: object, *_args: object, **_kwargs: object) -> Never:
+    msg = f"{type(self).__name__} is immutable"
+    raise TypeError(msg)
+
+
+class FrozenDict(dict[str, Any]):
+    """A deep-frozen JSON object: equal to the plain dict, encoded like it, never changed.
+
+    Constructing one validates and copies all of `value`, so that an instance is always lossless
+    JSON through and through, and may be shared freely.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, value: Mapping[str, Any] | None = None) -> "FrozenDict":
+        """Return `value` frozen, or itself if it is frozen already.
+
+        Raises:
+            NotJsonError: It is not a lossless JSON object.
+        """
+        frozen = freeze_json({} if value is None else value)
+        if type(frozen) is not FrozenDict:
+            raise NotJsonError("value", "not an object")
+        return frozen
+
+    def __init__(self, value: Mapping[str, Any] | None = None) -> None:
+        # `__new__` has filled it; dict.__init__ would be a way to change it.
+        pass
+
+    def __copy__(self) -> "FrozenDict":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "FrozenDict":
+        return self
+
+    def __reduce__(self) -> tuple[type["FrozenDict"], tuple[dict[str, Any]]]:
+        return FrozenDict, (dict(self),)
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+
+class FrozenList(list[Any]):
+    """A deep-frozen JSON array: equal to the plain list, encoded like it, never changed."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: Iterable[Any] = ()) -> "FrozenList":
+        """Return `value` frozen, or itself if it is frozen already.
+
+        Raises:
+            NotJsonError: An item is not lossless JSON.
+        """
+        frozen = freeze_json(value if type(value) is FrozenList else list(value))
+        assert type(frozen) is FrozenList  # noqa: S101 - a list freezes to nothing else
+        return frozen
+
+    def __init__(self, value: Iterable[Any] = ()) -> None:
+        pass
+
+    def __copy__(self) -> "FrozenList":
+        return self
+
+    def __deepcopy__(self, memo: object) -> "FrozenList":
+        return self
+
+    def __reduce__(self) -> tuple[type["FrozenList"], tuple[list[Any]]]:
+        return FrozenList, (list(self),)
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+
+# The only ways past the constructors above. Their users answer for the children being frozen.
+_blank_dict: Callable[[type[FrozenDict]], FrozenDict] = dict.__new__
+_blank_list: Callable[[type[FrozenList]], FrozenList] = list.__new__
+_fill_dict: Callable[[FrozenDict, dict[str, Any]], None] = dict.update
+_fill_list: Callable[[FrozenList, Iterable[Any]], None] = list.extend
+
+
+def frozen_dict_of(fields: dict[str, Any]) -> FrozenDict:
+    """Return `fields` frozen, trusting that its values already are frozen JSON."""
+    frozen = _blank_dict(FrozenDict)
+    _fill_dict(frozen, fields)
+    return frozen
+
+
+def frozen_list_of(items: Iterable[Any]) -> FrozenList:
+    """Return `items` frozen, trusting that they already are frozen JSON."""
+    frozen = _blank_list(FrozenList)
+    _fill_list(frozen, items)
+    return frozen
+
+
+def is_well_formed_text(text: str) -> bool:
+    """Return whether `text` has no lone surrogate, which UTF-8 cannot carry."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_safe_int(value: object) -> bool:
+    """Return whether `value` is an `int`, not a bool, that every JSON reader keeps exactly."""
+    return type(value) is int and -MAX_SAFE_INT <= value <= MAX_SAFE_INT
+
+
+def is_seq_int(value: object) -> bool:
+    """Return whether `value` is a safe int and not negative."""
+    return type(value) is int and 0 <= value <= MAX_SAFE_INT
+
+
+def is_json_value(value: object) -> bool:
+    """Return whether `value` is lossless JSON."""
+    return snapshot_json_value(value) is not INVALID
+
+
+def snapshot_json_value(value: object) -> Any:
+    """Return a frozen, detached copy of `value`, or `INVALID` if it is not lossless JSON.
+
+    Depth is not limited. Each child is read once, in the pass that also copies it.
+    """
+    try:
+        return freeze_json(value)
+    except NotJsonError:
+        return INVALID
+
+
+def freeze_json(value: object, *, what: str = "value", max_depth: int | None = None) -> Any:
+    """Return a frozen, detached copy of `value`.
+
+    Args:
+        value: The candidate; parts that are frozen already are shared, not copied.
+        what: How an error names the value.
+        max_depth: How many containers may enclose a leaf; `None` for no limit.
+
+    Raises:
+        NotJsonError: `value` is outside the domain, or nested deeper than `max_depth`.
+    """
+    kind = type(value)
+    if kind is FrozenDict or kind is FrozenList:
+        _check_depth(value, 0, max_depth, what)
+        return value
+    if kind is not dict and kind is not list:
+        _check_leaf(value, what)
+        return value
+    return _freeze_container(value, what, max_depth)
+
+
+_Frame: TypeAlias = "tuple[int, Callable[[Any, Any], None], Iterator[tuple[Any, Any]]]"
+
+
+def _freeze_container(value: Any, what: str, max_depth: int | None) -> Any:
+    """Copy an exact dict or list with a stack of our own, so that the call stack is no limit."""
+    root, frame = _open(value, what)
+    stack: list[_Frame] = [frame]
+    enclosing = {id(value)}
+    while stack:
+        ident, put, children = stack[-1]
+        for key, child in children:
+            kind = type(child)
+            if kind is dict or kind is list:
+                if id(child) in enclosing:
+                    raise NotJsonError(what, "it contains itself")
+                if max_depth is not None and len(stack) >= max_depth:
+                    raise NotJsonError(what, f"it is nested deeper than {max_depth} levels")
+                copy, frame = _open(child, what)
+                put(key, copy)
+                stack.append(frame)
+                enclosing.add(id(child))
+                break
+            if kind is FrozenDict or kind is FrozenList:
+                _check_depth(child, len(stack), max_depth, what)
+            else:
+                _check_leaf(child, what)
+            put(key, child)
+        else:
+            stack.pop()
+            enclosing.discard(ident)
+    return root
+
+
+def _open(value: Any, what: str) -> tuple[Any, _Frame]:
+    """Return an empty frozen twin of `value` and the frame that will fill it."""
+    if type(value) is dict:
+        for key in value:
+            if type(key) is not str or not is_well_formed_text(key):
+                raise NotJsonError(what, f"{key!r} is no key of a JSON object")
+        twin: Any = _blank_dict(FrozenDict)
+        return twin, (id(value), partial(dict.__setitem__, twin), iter(value.items()))
+    twin = frozen_list_of(value)
+    return twin, (id(value), partial(list.__setitem__, twin), iter(enumerate(value)))
+
+
+def _check_leaf(value: Any, what: str) -> None:
+    kind = type(value)
+    if kind is str:
+        if not is_well_formed_text(value):
+            raise NotJsonError(what, "a string has a lone surrogate")
+    elif kind is int:
+        if not -MAX_SAFE_INT <= value <= MAX_SAFE_INT:
+            raise NotJsonError(what, f"{value} is beyond the safe integers")
+    elif kind is float:
+        if not math.isfinite(value) or (value == 0 and math.copysign(1, value) < 0):
+            raise NotJsonError(what, f"{value!r} is not a JSON number that survives")
+    elif kind is not bool and value is not None:
+        raise NotJsonError(what, f"{kind.__module__}.{kind.__qualname__} is no JSON type")
+
+
+def _check_depth(value: Any, outside: int, max_depth: int | None, what: str) -> None:
+    """Refuse a frozen `value` that, `outside` levels down, would pass `max_depth`."""
+    if max_depth is None:
+        return
+    level = [value]
+    for _ in range(max_depth - outside):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if type(parent) is FrozenDict else parent)
+            if type(child) is FrozenDict or type(child) is FrozenList
+        ]
+        if not level:
+            return
+    raise NotJsonError(what, f"it is nested deeper than {max_depth} levels")
+
+
+def is_same_json(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are the same value: 1 equals 1.0, but never `True`."""
+    pairs = [(one, other)]
+    while pairs:
+        left, right = pairs.pop()
+        if isinstance(left, dict) and isinstance(right, dict):
+            if left.keys() != right.keys():
+                return False
+            pairs.extend((child, right[key]) for key, child in left.items())
+        elif isinstance(left, list) and isinstance(right, list):
+            if len(left) != len(right):
+                return False
+            pairs.extend(zip(left, right, strict=True))
+        elif isinstance(left, bool) is not isinstance(right, bool) or left != right:
+            return False
+    return True

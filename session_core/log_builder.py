@@ -1,0 +1,106 @@
+"""Building a log from stored or foreign events: every entry is checked, then packed or kept.
+
+Owns the checks of contract 2.2 that look at one event (steps 1-6), and Z17's. The surface rules are
+the session's (step 7), since a store does not hold them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from session_core.chunks import CHUNK_EVENT, ChunkRun, split_delta
+from session_core.errors import EnvelopeError, NotJsonError, SeedError, SessionCoreError
+from session_core.events import MAX_DATA_DEPTH, Event, event_from_json
+from session_core.json_value import FrozenDict, freeze_json, is_seq_int, is_well_formed_text
+from session_core.log import EventLog, GrowingLog, Record
+from session_core.vocabulary import CORE_VOCABULARY, Vocabulary
+
+
+class EventLogBuilder:
+    """Takes events in log order and gives the packed log of them.
+
+    A builder is used for one log; after `build` it is not used again.
+    """
+
+    def __init__(self, vocabulary: Vocabulary = CORE_VOCABULARY) -> None:
+        self._vocabulary = vocabulary
+        self._log = GrowingLog()
+
+    def __len__(self) -> int:
+        """Return the number of events so far."""
+        return len(self._log)
+
+    @property
+    def log(self) -> EventLog:
+        """What there is so far. To be read only while building."""
+        return self._log
+
+    def add(self, entry: Record | Mapping[str, Any]) -> Record:
+        """Append an event, in memory or stored form, or a packed run; return what was appended.
+
+        Raises:
+            SeedError: The entry is refused, nothing was appended; its cause says why.
+        """
+        index = len(self._log)
+        if isinstance(entry, ChunkRun):
+            self._add_run(entry, index)
+            return entry
+        try:
+            event = _detached(entry)
+            self._vocabulary.check_loaded(event)
+        except SeedError:
+            raise
+        except SessionCoreError as error:
+            raise SeedError(index, str(error)) from error
+        if event.seq != index:
+            raise SeedError(index, f"seq must be {index}, found {event.seq}")
+        self._append(event)
+        return event
+
+    def extend(self, entries: Iterable[Record | Mapping[str, Any]]) -> None:
+        """Append all `entries`; stops at the first that is refused.
+
+        Raises:
+            SeedError: As `add`.
+        """
+        for entry in entries:
+            self.add(entry)
+
+    def build(self) -> EventLog:
+        """Return the log."""
+        return self._log.prefix()
+
+    def _add_run(self, run: ChunkRun, index: int) -> None:
+        if run.seq0 != index:
+            raise SeedError(index, f"seq must be {index}, found {run.seq0}")
+        if run.time0 < 0 or (min(run.gaps) < 0 and min(run.times) < 0):
+            raise SeedError(index, "invalid envelope: 'time' must not be negative")
+        self._log.add(run)
+
+    def _append(self, event: Event) -> None:
+        """Append `event`, packed if it is a delta whose members a run can hold."""
+        delta = split_delta(event.data) if event.type == CHUNK_EVENT else None
+        if delta is None or event.surface_op is not None or event.source_event_seqs is not None:
+            self._log.add(event)
+            return
+        key, text = delta
+        self._log.add_delta(key, text, event.time)
+
+
+def _detached(entry: Event | Mapping[str, Any]) -> Event:
+    """Return `entry` as an event that nobody else can change, its envelope checked."""
+    if not isinstance(entry, Event):
+        return event_from_json(entry)
+    event_type, seq, time, data, sources, op = entry
+    if type(event_type) is not str or not is_well_formed_text(event_type):
+        raise EnvelopeError("'type' must be a string")
+    if not (is_seq_int(seq) and is_seq_int(time)):
+        raise EnvelopeError("'seq' and 'time' must be integers that are not negative")
+    try:
+        frozen: FrozenDict = freeze_json(data, what=event_type, max_depth=MAX_DATA_DEPTH)
+        if op is not None and op != "append" and not isinstance(op, tuple):
+            op = freeze_json(op, what="surfaceOp")
+    except NotJsonError as error:
+        raise EnvelopeError(str(error)) from error
+    if frozen is data and (sources is None or isinstance(sources, tuple)):
+        return entry
+    return Event(event_type, seq, time, frozen, sources if sources is None else tuple(sources), op)

@@ -1,0 +1,46 @@
+"""One log-only event appended outside the turn runner (contract 1.15)."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from session_core.events import Event
+from session_core.folds import is_turn_open, last_turn_number
+from session_core.session import Session
+
+_logger = logging.getLogger(__name__)
+
+
+async def append_enclosed(
+    session: Session,
+    event_type: str,
+    data: Mapping[str, Any],
+    trigger: Mapping[str, Any],
+    flush: Callable[[], Awaitable[None]],
+) -> Event:
+    """Append the event in the open turn, or in a turn of its own that is flushed.
+
+    In an open turn nothing is flushed: that turn's own checkpoint covers the event.
+
+    Raises:
+        Exception: What refused the event, after its turn was closed and flushed; else what the
+            flush raised, with the log balanced.
+    """
+    if is_turn_open(session.events):
+        return session.append(event_type, data)
+    turn = last_turn_number(session.events) + 1
+    session.append("turn/start", {"turn": turn, "trigger": trigger})
+    end = {"turn": turn, "reason": {"kind": "completed"}}
+    try:
+        event = session.append(event_type, data)
+    except Exception:
+        session.append("turn/end", end)
+        try:
+            await flush()
+        except Exception:
+            # The caller is told of the refusal, which came first.
+            _logger.exception("the flush after a refused %s failed", event_type)
+        raise
+    session.append("turn/end", end)
+    await flush()
+    return event

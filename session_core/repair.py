@@ -1,0 +1,112 @@
+"""Closing what a crash left open (contract 5.4): the events a log needs to be balanced again."""
+
+from typing import Any, Final
+
+from session_core.events import Event
+from session_core.json_value import FrozenDict, FrozenList
+from session_core.log import EventLog, EventView
+
+NOT_STARTED_TEXT: Final = (
+    "The tool call was interrupted before the Harness recorded it as started. "
+    "Retry it if it is still needed."
+)
+OUTCOME_UNKNOWN_TEXT: Final = (
+    "The tool call was interrupted after it was recorded, but no result was durably recorded. "
+    "Its outcome is unknown. Decide whether to retry from the tool semantics: retry only if the "
+    "operation is read-only or idempotent; if it may have side effects, first verify external "
+    "state or ask the user. Do not retry blindly."
+)
+
+
+class _Tail:
+    """What is open at the end of a log."""
+
+    def __init__(self) -> None:
+        self.turn: int | None = None
+        self.step: int | None = None
+        # Call id -> step of the message that asked for it, and seq of its tool/call, if it has one.
+        self.pending: dict[str, tuple[int, int | None]] = {}
+
+    def follow(self, event: Event) -> None:
+        """Take the next event of the log into account."""
+        data = event.data
+        match event.type:
+            case "turn/start":
+                self.turn, self.step = data["turn"], None
+                self.pending.clear()
+            case "turn/end":
+                self.turn = self.step = None
+                self.pending.clear()
+            case "step/start":
+                self.step = data["step"]
+            case "step/end":
+                self.step = None
+                self.pending.clear()
+            case "assistant/message":
+                self._register(data["step"], data["content"])
+            case "tool/call" if data["callId"] in self.pending:
+                step, _ = self.pending[data["callId"]]
+                self.pending[data["callId"]] = (step, event.seq)
+            case "tool/result":
+                self.pending.pop(data["callId"], None)
+
+    def _register(self, step: int, content: FrozenList) -> None:
+        for block in content:
+            if block["type"] == "tool-call":
+                # An id that comes again keeps its place and waits anew.
+                self.pending[block["id"]] = (step, None)
+
+
+def compute_closers(log: EventLog | EventView) -> list[Event]:
+    """Return the events that close the open turn of `log`; none if no turn is open.
+
+    An error result for every call without one, in the order the calls were asked for, then the ends
+    of step and turn. All have the time of the last event: repair is deterministic.
+    """
+    tail = _Tail()
+    time = 0
+    for record in log.records():
+        if isinstance(record, Event):
+            tail.follow(record)
+            time = record.time
+        else:
+            time = record.last_time
+    if tail.turn is None:
+        return []
+    closers: list[Event] = []
+
+    def close(
+        event_type: str, data: dict[str, Any], surface: tuple[Any, ...] = (None, None)
+    ) -> None:
+        sources, op = surface
+        seq = len(log) + len(closers)
+        closers.append(Event(event_type, seq, time, FrozenDict(data), sources, op))
+
+    for call_id, (step, called_at) in tail.pending.items():
+        sources = None if called_at is None else (called_at,)
+        close(
+            "tool/result",
+            _interrupted_result(tail.turn, step, call_id, was_called=called_at is not None),
+            (sources, "append"),
+        )
+    if tail.step is not None:
+        close("step/end", {"turn": tail.turn, "step": tail.step})
+    close("turn/end", {"turn": tail.turn, "reason": {"kind": "interrupted"}})
+    return closers
+
+
+def _interrupted_result(turn: int, step: int, call_id: str, *, was_called: bool) -> dict[str, Any]:
+    if was_called:
+        text = OUTCOME_UNKNOWN_TEXT
+        error = {"name": "ToolOutcomeUnknownError", "code": "TOOL_OUTCOME_UNKNOWN"}
+    else:
+        text = NOT_STARTED_TEXT
+        error = {"name": "ToolNotStartedError", "code": "TOOL_NOT_STARTED"}
+    return {
+        "turn": turn,
+        "step": step,
+        "callId": call_id,
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+        "error": error,
+    }

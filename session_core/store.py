@@ -1,0 +1,431 @@
+"""Which sessions are live, who hears of them, and how a session comes and goes (contract 2.6, 4).
+
+Owns the lifecycle: prepare, enter, announce, detach; flush; fork; the door to out-of-band appends.
+In memory only: whoever keeps sessions elsewhere subscribes as a `StoreListener`.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+import anyio
+
+from session_core.clock import Clock, system_clock
+from session_core.errors import (
+    AnnounceError,
+    ForkError,
+    OutOfBandError,
+    SessionExistsError,
+    SessionNotLiveError,
+)
+from session_core.events import Event, SessionId
+from session_core.header import SessionHeader
+from session_core.invariants import InvariantTrace, lenient_trace_of, trace_of
+from session_core.json_value import is_seq_int
+from session_core.listener import StoreListener, overrides
+from session_core.log import EventLog
+from session_core.out_of_band import append_enclosed
+from session_core.publication import Observer, Publication, discard_awaitable, without_one
+from session_core.session import Session
+from session_core.vocabulary import CORE_VOCABULARY, Vocabulary
+
+_logger = logging.getLogger(__name__)
+
+Detach = Callable[[], None]
+
+
+class _Live:
+    """A session that is in the store, and what the store knows of it."""
+
+    __slots__ = ("announced", "listeners", "out_of_band", "publication", "session")
+
+    def __init__(self, session: Session, publication: Publication) -> None:
+        self.session = session
+        self.publication = publication
+        self.listeners: list[StoreListener] = []
+        self.announced = False
+        self.out_of_band = False
+
+    def attach(self, listener: StoreListener) -> None:
+        """Let `listener` look at and hear of the session's events from now on."""
+        self.listeners.append(listener)
+        publication = self.publication
+        if overrides(listener, "before_append"):
+            veto = partial(listener.before_append, self.session)
+            publication.validators = (*publication.validators, veto)
+        if overrides(listener, "on_event"):
+            hear = partial(listener.on_event, self.session)
+            publication.observers = (*publication.observers, hear)
+
+
+class SessionStore:
+    """The live sessions of one process.
+
+    Args:
+        clock: Gives event and creation times, in epoch milliseconds.
+        new_id: Source of session ids; without one they are `session-1`, `session-2`, …
+        vocabulary: The event types of all its sessions.
+        invariants: Whether the order of turns, steps and calls is held (contract 2.7).
+    """
+
+    def __init__(
+        self,
+        clock: Clock = system_clock,
+        new_id: Callable[[], str] | None = None,
+        *,
+        vocabulary: Vocabulary = CORE_VOCABULARY,
+        invariants: bool = True,
+    ) -> None:
+        self._clock = clock
+        self._new_id = new_id or map("session-{}".format, count(1)).__next__
+        self._vocabulary = vocabulary
+        self._invariants = invariants
+        self._live: dict[SessionId, _Live] = {}
+        self._listeners: list[StoreListener] = []
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of all sessions made here."""
+        return self._vocabulary
+
+    # Reading
+
+    def get(self, session_id: str) -> Session | None:
+        """Return the live session of this id."""
+        live = self._live.get(SessionId(session_id))
+        return None if live is None else live.session
+
+    def list(self) -> list[Session]:
+        """Return all live sessions, in the order they came."""
+        return [live.session for live in self._live.values()]
+
+    # Coming and going
+
+    def create(
+        self,
+        id: str | None = None,
+        *,
+        seed: Iterable[Event | Mapping[str, Any]] | EventLog = (),
+        header: SessionHeader | None = None,
+        cwd: str | None = None,
+        parent_session: SessionId | None = None,
+        created_at: int | None = None,
+        seed_length: int | None = None,
+        delegation_depth: int | None = None,
+    ) -> Session:
+        """Make a session and publish it: prepare, enter and announce in one.
+
+        A seed that is an `EventLog`, a log read back, may break the order of turns and steps: that
+        is logged (Z17). Any other seed must keep it.
+
+        Args:
+            id: The id; made up if absent.
+            seed: The events it starts with.
+            header: A complete header, for a session that is read back; instead of the fields below.
+            cwd: Absolute path of its folder.
+            parent_session: The session it was forked from.
+            created_at: Epoch milliseconds; now if absent.
+            seed_length: How many events it inherited.
+            delegation_depth: How deep in delegated sessions it is.
+
+        Raises:
+            SessionExistsError: The id is taken.
+            SeedError: An event of the seed is refused.
+            InvariantViolationError: The seed breaks the order.
+            HeaderError: A header field is wrong.
+            Exception: Whatever a listener's `on_created` vetoed with.
+        """
+        session = self.prepare(
+            id,
+            seed=seed,
+            header=header,
+            cwd=cwd,
+            parent_session=parent_session,
+            created_at=created_at,
+            seed_length=seed_length,
+            delegation_depth=delegation_depth,
+        )
+        self.enter(session)
+        self.announce(session)
+        return session
+
+    def prepare(
+        self,
+        id: str | None = None,
+        *,
+        seed: Iterable[Event | Mapping[str, Any]] | EventLog = (),
+        header: SessionHeader | None = None,
+        cwd: str | None = None,
+        parent_session: SessionId | None = None,
+        created_at: int | None = None,
+        seed_length: int | None = None,
+        delegation_depth: int | None = None,
+    ) -> Session:
+        """Make a session as `create` does, but publish nothing; ids are not reserved.
+
+        Raises:
+            SeedError: As `create`.
+            HeaderError: As `create`.
+        """
+        if header is None:
+            header = SessionHeader(
+                SessionId(self._free_id() if id is None else id),
+                self._clock() if created_at is None else created_at,
+                cwd,
+                parent_session,
+                seed_length,
+                delegation_depth,
+            )
+        return Session(
+            header.id if id is None else id,
+            header=header,
+            seed=seed,
+            clock=self._clock,
+            vocabulary=self._vocabulary,
+        )
+
+    def enter(self, session: Session) -> Detach:
+        """Make `session` the live one of its id, without telling anybody yet.
+
+        Returns:
+            What takes this very session out again, once or more often.
+
+        Raises:
+            SessionExistsError: The id is taken, or the object is in a store already.
+            InvariantViolationError: Its events break the order, and it is not one read back.
+        """
+        if session.id in self._live or session.publication is not None:
+            raise SessionExistsError(session.id)
+        live = _Live(session, Publication(self._trace(session)))
+        self._live[session.id] = live
+        session.attach(live.publication)
+        return partial(self._detach, live)
+
+    def announce(self, session: Session) -> None:
+        """Tell the listeners of an entered session.
+
+        Raises:
+            SessionNotLiveError: It is not the live one of its id.
+            AnnounceError: It was announced already, or is just being.
+            Exception: Whatever a listener vetoed with; the session is gone then.
+        """
+        live = self._entry(session)
+        if live.announced:
+            raise AnnounceError(session.id)
+        live.announced = True
+        with live.publication.held():
+            try:
+                for listener in tuple(self._listeners):
+                    live.attach(listener)
+                    discard_awaitable(listener.on_created(session), "on_created")  # type: ignore[func-returns-value]  # it may return one all the same
+            except BaseException:
+                self._detach(live)
+                raise
+
+    def detach(self, session: Session) -> None:
+        """Take `session` out of the store; while something is under way on it, right after that.
+
+        Raises:
+            SessionNotLiveError: It is not the live one of its id.
+        """
+        self._detach(self._entry(session))
+
+    # Following
+
+    def subscribe(self, listener: StoreListener) -> Detach:
+        """Let `listener` follow all sessions; those that are live already from their next event on.
+
+        Returns:
+            What ends it, once or more often, for sessions announced later.
+        """
+        self._listeners.append(listener)
+        for live in self._live.values():
+            if live.announced:
+                live.attach(listener)
+
+        def unsubscribe() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def observe(self, session: Session, fn: Observer) -> Detach:
+        """Let `fn` hear of every event committed to `session`, contained.
+
+        Returns:
+            What ends it, once or more often.
+
+        Raises:
+            SessionNotLiveError: It is not the live one of its id.
+        """
+        publication = self._entry(session).publication
+        publication.observers = (*publication.observers, fn)
+        remaining = [fn]
+
+        def stop() -> None:
+            for observer in remaining:
+                publication.observers = without_one(publication.observers, observer)
+            remaining.clear()
+
+        return stop
+
+    # Durability
+
+    async def flush(self, session: Session) -> None:
+        """Have all listeners make durable what was appended so far; all of them are waited for.
+
+        Raises:
+            SessionNotLiveError: It is not the live one of its id.
+            Exception: The first failure in the order of the listeners.
+        """
+        live = self._entry(session)
+        await _settle_all(
+            [
+                partial(listener.on_flush, session)
+                for listener in live.listeners
+                if overrides(listener, "on_flush")
+            ]
+        )
+
+    async def append_out_of_band(
+        self, session: Session, type: str, data: Mapping[str, Any], trigger: Mapping[str, Any]
+    ) -> Event:
+        """Append one log-only event outside the turn runner (contract 1.15).
+
+        In an open turn it is just appended; else it gets a turn of its own, which is flushed.
+
+        Raises:
+            OutOfBandError: The type is not eligible, or another such append is under way.
+            SessionNotLiveError: It is not the live one of its id.
+            Exception: What refused the event, or what the flush raised.
+        """
+        if not self._vocabulary.is_out_of_band(type):
+            raise OutOfBandError(session.id, type, "the type is not eligible")
+        live = self._entry(session)
+        if live.out_of_band:
+            raise OutOfBandError(session.id, type, "another one is under way")
+        live.out_of_band = True
+        try:
+            with live.publication.held():
+                return await append_enclosed(
+                    session, type, data, trigger, partial(self.flush, session)
+                )
+        finally:
+            live.out_of_band = False
+
+    # Forking
+
+    def fork(
+        self,
+        source: Session | str,
+        boundary: int | None = None,
+        child_id: str | None = None,
+    ) -> Session:
+        """Make a live session that starts with the events of `source` up to `boundary`.
+
+        Args:
+            source: A live session or its id.
+            boundary: Seq of the `turn/end` to inherit up to; the last event if absent.
+            child_id: The new id; made up if absent.
+
+        Raises:
+            ForkError: `code` says why, in the order of contract 4.
+        """
+        if child_id is not None and child_id in self._live:
+            raise ForkError("SESSION_ALREADY_EXISTS", f"{child_id!r} is live")
+        parent = self._fork_source(source)
+        length = _inherited_length(parent, boundary)
+        return self.create(
+            child_id,
+            seed=parent.events.prefix(length),
+            cwd=parent.header.cwd,
+            parent_session=parent.id,
+            seed_length=length,
+        )
+
+    def _fork_source(self, source: Session | str) -> Session:
+        session_id = source.id if isinstance(source, Session) else SessionId(source)
+        live = self._live.get(session_id)
+        if live is None:
+            raise ForkError("SESSION_NOT_FOUND", f"{session_id!r} is not live")
+        if isinstance(source, Session) and live.session is not source:
+            raise ForkError("SESSION_NOT_LIVE", f"{session_id!r} is another object now")
+        return live.session
+
+    # The inside
+
+    def _free_id(self) -> str:
+        while (candidate := self._new_id()) in self._live:
+            pass
+        return candidate
+
+    def _trace(self, session: Session) -> InvariantTrace | None:
+        if not self._invariants:
+            return None
+        if not session.is_loaded:
+            return trace_of(session.events)
+        trace, violations = lenient_trace_of(session.events)
+        for violation in violations:
+            _logger.warning("session %s, as read back: %s", session.id, violation)
+        return trace
+
+    def _entry(self, session: Session) -> _Live:
+        live = self._live.get(session.id)
+        if live is None or live.session is not session:
+            raise SessionNotLiveError(session.id)
+        return live
+
+    def _detach(self, live: _Live) -> None:
+        if self._live.get(live.session.id) is live:
+            live.publication.when_free(partial(self._remove, live))
+
+    def _remove(self, live: _Live) -> None:
+        session = live.session
+        del self._live[session.id]
+        session.detach()
+        for listener in live.listeners:
+            try:
+                discard_awaitable(listener.on_disposed(session), "on_disposed")  # type: ignore[func-returns-value]  # it may return one all the same
+            except Exception:
+                _logger.exception("a listener failed on the end of session %s", session.id)
+
+
+def _inherited_length(parent: Session, boundary: int | None) -> int:
+    """Return how many events a fork at `boundary` inherits.
+
+    Raises:
+        ForkError: The boundary is none.
+    """
+    events = parent.events
+    if boundary is None:
+        if not events:
+            return 0
+        boundary = len(events) - 1
+    if not is_seq_int(boundary) or boundary >= len(events):
+        raise ForkError("INVALID_BOUNDARY", f"{boundary!r} is no event of {parent.id!r}")
+    if (found := events[boundary].type) != "turn/end":
+        raise ForkError("OPEN_TURN", f"event {boundary} of {parent.id!r} is a {found}")
+    return boundary + 1
+
+
+async def _settle_all(flushes: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Run all of `flushes` at once, wait for all, then raise the first failure in their order."""
+    failures: dict[int, Exception] = {}
+
+    async def settle(place: int, flush: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await flush()
+        except Exception as error:  # noqa: BLE001 - kept, and raised below
+            failures[place] = error
+
+    if len(flushes) == 1:
+        # No task for the usual case, one persistence.
+        await settle(0, flushes[0])
+    else:
+        async with anyio.create_task_group() as tasks:
+            for place, flush in enumerate(flushes):
+                tasks.start_soon(settle, place, flush)
+    if failures:
+        raise failures[min(failures)]
