@@ -1,0 +1,274 @@
+"""The handle an agent drives a turn through: everything it does becomes events first (Z1-Z3)."""
+
+from __future__ import annotations
+
+import os.path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.lowlevel
+
+from acp_server.agents.content import MAX_DELTA_CHARS, clean_text, pieces, text_of
+from acp_server.agents.errors import PermissionDenied, TurnClosedError
+from acp_server.agents.files import TurnFiles
+from acp_server.agents.tool_call import ToolCall
+from session_core import CallId, SurfaceIntent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from acp_server.agents.ids import IdSource
+    from acp_server.agents.ports import ClientPort, DurabilityPort, PacePort
+    from acp_server.agents.turn_log import TextKind, TurnLog
+    from session_core import HeaderRecorder, Message
+
+_APPEND = SurfaceIntent("append")
+
+YIELD_EVERY = 64
+"""Updates between two looks at the event loop. An agent that never waits still shares the process,
+and what it made meanwhile leaves in one write."""
+
+
+class Turn:
+    """One turn, as its agent sees it.
+
+    Every coroutine method raises `TurnClosedError` after the turn's end and anyio's cancellation
+    when the turn is cancelled. A turn and its methods belong to one event loop.
+
+    Attributes:
+        prompt: Text of the prompt: its text blocks, joined.
+        blocks: All blocks of the prompt, as the client sent them.
+        history: The derived messages up to and including this prompt (contract 3.2).
+        cwd: Working directory of the session, absolute, or None.
+        files: The workspace, through the editor where it offers that.
+    """
+
+    def __init__(
+        self,
+        log: TurnLog,
+        *,
+        blocks: Sequence[Mapping[str, Any]],
+        client: ClientPort,
+        durability: DurabilityPort,
+        pace: PacePort,
+        ids: IdSource,
+        prompt_seq: int,
+        recorder: HeaderRecorder,
+        cancel: Callable[[], None],
+    ) -> None:
+        self.blocks = tuple(blocks)
+        self.prompt = text_of(blocks)
+        self.cwd = log.session.header.cwd
+        self.history: list[Message] = log.session.derive_messages()
+        self.files = TurnFiles(client, self.cwd)
+        self._log = log
+        self._client = client
+        self._durability = durability
+        self._pace = pace
+        self._ids = ids
+        self._prompt_seq = prompt_seq
+        self._recorder = recorder
+        self._cancel = cancel
+        self._since_yield = 0
+
+    # -- what the user sees -----------------------------------------------------------------
+
+    async def text(self, text: str) -> None:
+        """Show a piece of the answer. Pieces are shown as they come and join to one message."""
+        await self._stream("text-delta", text)
+
+    async def thought(self, text: str) -> None:
+        """Show a piece of reasoning."""
+        await self._stream("reasoning-delta", text)
+
+    async def todos(self, items: Iterable[str | tuple[str, str]]) -> None:
+        """Replace the todo list, which the client shows as its plan.
+
+        Args:
+            items: The whole list: texts (`pending`) or `(text, status)` pairs with status
+                `pending`, `in_progress` or `completed`. An empty list clears the plan.
+        """
+        todos = [
+            {"content": clean_text(item), "status": "pending"}
+            if isinstance(item, str)
+            else {"content": clean_text(item[0]), "status": item[1]}
+            for item in items
+        ]
+        self._log.append("todo/write", {"todos": todos})
+        await self._breathe()
+
+    async def title(self, title: str) -> None:
+        """Name the session, as its list shows it."""
+        data = {"title": clean_text(title), "messageSeqs": [], "source": {"kind": "agent"}}
+        self._log.append("session/title", data)
+        await self._breathe()
+
+    # -- calls ------------------------------------------------------------------------------
+
+    def tool(
+        self,
+        name: str,
+        *,
+        title: str | None = None,
+        kind: str = "other",
+        arguments: Mapping[str, Any] | None = None,
+        locations: Sequence[str | tuple[str, int]] = (),
+        diff: tuple[str, str | None, str] | None = None,
+        ask: bool | str = False,
+    ) -> ToolCall:
+        """Return a call to be entered with `async with`; the block is its body.
+
+        Args:
+            name: Name of the tool, for the model's history.
+            title: What the card says; the name by default.
+            kind: ACP tool kind: read, edit, delete, move, search, execute, think, fetch,
+                switch_mode or other.
+            arguments: JSON object shown as the call's input.
+            locations: Paths, or `(path, line)` pairs with 1-based lines.
+            diff: `(path, old text or None for a new file, new text)` to show with the question.
+            ask: Ask the user before the block is entered; a text is the reason shown.
+
+        Raises:
+            PermissionDenied: On entering, when the user refuses.
+        """
+        return ToolCall(
+            self,
+            call_id=CallId(self._ids.call_id()),
+            name=name,
+            title=title,
+            kind=kind,
+            arguments=arguments,
+            locations=locations,
+            diff=diff,
+            ask=ask,
+        )
+
+    async def ask(self, question: str) -> bool:
+        """Ask the user a yes-or-no question; False when refused or when nobody can answer."""
+        question = clean_text(question)
+        call = self.tool("ask", title=question, arguments={"question": question}, ask=True)
+        call.refusal_text = "rejected"
+        try:
+            async with call:
+                call.result("allowed")
+        except PermissionDenied:
+            return False
+        return True
+
+    # -- state ------------------------------------------------------------------------------
+
+    async def record(self, event_type: str, data: Mapping[str, Any]) -> None:
+        """Store an event of the agent's own (Z39): log-only, its type not one of the core's."""
+        self._log.append(event_type, data)
+        await self._breathe()
+
+    def events(self, event_type: str) -> list[Mapping[str, Any]]:
+        """Return the data of all events of a type in this session, oldest first."""
+        return [event.data for event in self._log.session.events if event.type == event_type]
+
+    async def context(
+        self,
+        content: str,
+        *,
+        source: Mapping[str, Any] | None = None,
+        envelope: str = "context",
+    ) -> None:
+        """Tell the model something that the user did not say (Z15); the client is not shown it.
+
+        Args:
+            content: The text.
+            source: Message source; `{"kind": "plugin", "plugin": <agent name>}` by default.
+            envelope: `context` frames the text in a tag that names the source's kind, `raw` not.
+        """
+        self._log.append(
+            "context/message",
+            {
+                "content": [{"type": "text", "text": clean_text(content)}],
+                "source": dict(source or {"kind": "plugin", "plugin": "agent"}),
+                "envelope": envelope,
+            },
+            _APPEND,
+        )
+        self.history = self._log.session.derive_messages()
+        await self._breathe()
+
+    # -- model requests ---------------------------------------------------------------------
+
+    async def begin_request(self, header: Mapping[str, Any]) -> list[Message]:
+        """Open the step of a model request and return its messages: prefix, then history (Z38).
+
+        Args:
+            header: Request header, contract 1.10.
+
+        Raises:
+            CheckpointError: What led to the request is not durable, so it must not be sent (Z7).
+        """
+        messages = self._log.session.derive_messages()
+        self._log.begin_request(header, self._recorder)
+        if self._log.requests > 1:
+            await self._durability.flush()
+        return [*header.get("messagePrefix", ()), *messages]
+
+    def refuse(self) -> None:
+        """Record that the model refused: the turn ends `refusal` and leaves the model's view."""
+        self._log.refuse(self._prompt_seq)
+
+    # -- inside the room --------------------------------------------------------------------
+
+    @property
+    def log(self) -> TurnLog:
+        """The writer behind the handle; for the model loop and `ToolCall`, not for authors."""
+        return self._log
+
+    async def checkpoint(self) -> None:
+        """Return when all that was appended so far is durable, then see to a pending cancel.
+
+        Raises:
+            CheckpointError: The store failed.
+        """
+        await self._durability.flush()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+
+    async def request_permission(self, call_id: CallId) -> str:
+        """Ask the client about an announced call."""
+        return await self._client.request_permission(call_id)
+
+    async def abort(self) -> None:
+        """Cancel this turn from inside; does not return."""
+        self._cancel()
+        await anyio.lowlevel.checkpoint()
+
+    def new_approval_id(self) -> str:
+        """Return an id for one question."""
+        return self._ids.approval_id()
+
+    def absolute(self, path: str) -> str:
+        """Return `path` below the session's working directory, or as it is when absolute (Z2)."""
+        return path if self.cwd is None else os.path.normpath(os.path.join(self.cwd, path))  # noqa: PTH118 - text rule of the log, no file system
+
+    async def breathe(self) -> None:
+        """Let other tasks run when it is time, or when the client is slow."""
+        await self._breathe()
+
+    async def _stream(self, kind: TextKind, text: str) -> None:
+        text = clean_text(text)
+        if len(text) > MAX_DELTA_CHARS:
+            for piece in pieces(text):
+                self._log.delta(kind, piece)
+                await self._breathe()
+            return
+        if text:
+            self._log.delta(kind, text)
+        self._since_yield += 1
+        if self._since_yield >= YIELD_EVERY or self._pace.congested:
+            await self._breathe()
+
+    async def _breathe(self) -> None:
+        if self._log.closed:
+            raise TurnClosedError
+        self._since_yield += 1
+        if self._pace.congested:
+            await self._pace.room()
+        elif self._since_yield >= YIELD_EVERY:
+            self._since_yield = 0
+            await anyio.lowlevel.checkpoint()

@@ -1,0 +1,179 @@
+"""The composition root: the one place that knows every concrete part and how long each lives."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import anyio
+
+from acp_server.agents.ids import IdSource, TimeOrderedIds
+from acp_server.bridge.capabilities import Handshake
+from acp_server.rpc.peer import Peer
+from acp_server.transport.stdio import StdioTransport
+from persistence.errors import StoreShutdownError
+from session_core.clock import system_clock
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from acp_server.agents.agent import Agent
+    from acp_server.bridge.service import AcpService
+    from acp_server.rpc.table import MethodTable
+    from acp_server.transport.base import Transport
+    from persistence import SessionBackend, SessionPersistence
+    from session_core import Clock
+
+_log = logging.getLogger(__name__)
+
+EXIT_LIMIT_S = 4.5
+"""From the order to stop to the end of the process, at the most; clients kill after 5 s."""
+
+INTERRUPT_EXIT_CODE = 130
+"""What a shell reports of a program that SIGINT ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """What one server is made of.
+
+    Attributes:
+        agent: Answers the prompts.
+        store: Where sessions are kept: `jsonl:PATH`, `memory:`, or an open backend.
+        clock: Epoch milliseconds.
+        ids: Identities; time-ordered ones by default.
+    """
+
+    agent: Agent
+    store: str | SessionBackend
+    clock: Clock = system_clock
+    ids: IdSource | None = None
+
+
+class Server:
+    """One connection to one client, over any transport.
+
+    The heavy rooms (store, wire models, dispatcher) are built when the peer asks for the methods,
+    that is after `initialize` has been answered.
+    """
+
+    def __init__(self, config: ServerConfig, transport: Transport) -> None:
+        self._config = config
+        self._ids = config.ids or TimeOrderedIds(config.clock)
+        self._handshake = Handshake(config.agent)
+        self._peer = Peer(
+            transport,
+            initialize=self._handshake,
+            methods=self._methods,
+            on_eof=self._shut_down,
+            new_log_entry=self._ids.log_entry_id,
+        )
+        self._tasks: TaskGroup | None = None
+        self._service: AcpService | None = None
+        self._store_wanted = anyio.Event()
+        self._store_closed = anyio.Event()
+
+    async def serve(self) -> None:
+        """Serve until the client goes away or `stop`; all is durable on return."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            await self._peer.serve()
+            # What is left are agents that did not stop when cancelled (Z19).
+            tasks.cancel_scope.cancel()
+
+    def stop(self) -> None:
+        """End the connection from our side, as at the end of input."""
+        self._peer.stop()
+
+    def _methods(self) -> MethodTable:
+        from acp_server.bridge.service import (  # noqa: PLC0415 - after initialize (Z34)
+            AcpService,
+            refusing,
+        )
+        from persistence import (  # noqa: PLC0415 - as above
+            PersistenceError,
+            SessionPersistence,
+            open_store,
+        )
+        from session_core import SessionStore  # noqa: PLC0415 - as above
+
+        assert self._tasks is not None  # noqa: S101 - serve() has set it
+        clock = self._config.clock
+        given = self._config.store
+        try:
+            backend = open_store(given) if isinstance(given, str) else given
+        except PersistenceError as error:
+            _log.error("the store cannot be opened: %s", error)
+            return refusing(error)
+        store = SessionStore(clock=clock, new_id=self._ids.session_id)
+        persistence = SessionPersistence(backend, store)
+        # Started before any handler is, so it is open when the first of them runs.
+        self._tasks.start_soon(self._keep_store, persistence)
+        self._service = AcpService(
+            peer=self._peer,
+            handshake=self._handshake,
+            agent=self._config.agent,
+            store=store,
+            persistence=persistence,
+            ids=self._ids,
+            tasks=self._tasks,
+        )
+        return self._service.methods()
+
+    async def _keep_store(self, persistence: SessionPersistence) -> None:
+        # A task of its own: what a task group is opened in must outlive it, and the peer's read
+        # loop does not.
+        try:
+            async with persistence:
+                await self._store_wanted.wait()
+        except StoreShutdownError as error:
+            _log.error("not everything could be stored: %s", error)
+        finally:
+            self._store_closed.set()
+
+    async def _shut_down(self) -> None:
+        if self._service is not None:
+            await self._service.shut_down()
+            self._store_wanted.set()
+            await self._store_closed.wait()
+
+
+async def serve_stdio(config: ServerConfig) -> int:
+    """Serve the client on file descriptors 0 and 1 until it goes away or a signal comes.
+
+    Returns:
+        The exit code: 0 after the end of input or SIGTERM, 130 after SIGINT.
+    """
+    code = 0
+    async with StdioTransport.open() as transport:
+        server = Server(config, transport)
+
+        async def watch() -> None:
+            nonlocal code
+            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                async for number in signals:
+                    code = INTERRUPT_EXIT_CODE if number == signal.SIGINT else 0
+                    _limit_exit(code)
+                    server.stop()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await server.serve()
+            _limit_exit(code)
+            tasks.cancel_scope.cancel()
+    return code
+
+
+def _limit_exit(code: int) -> None:
+    """End the process in any case: an agent that blocks the event loop cannot keep it alive."""
+
+    def end() -> NoReturn:
+        os._exit(code)
+
+    timer = threading.Timer(EXIT_LIMIT_S, end)
+    timer.daemon = True
+    timer.start()

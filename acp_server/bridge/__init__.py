@@ -1,0 +1,1 @@
+"""ACP methods over sessions: handlers, event-to-update projection, tool presentation."""

@@ -1,0 +1,57 @@
+"""Builds `session/update` frames as bytes: an update is encoded once, here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from acp_server.wire import updates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_TEXT_CHARS = 65_536
+"""A chunk's text is at most 256 KiB of UTF-8, and its frame below 1 MiB when escaped (Z20)."""
+
+_VARIANTS = {"text": "agent_message_chunk", "reasoning": "agent_thought_chunk"}
+
+
+class FrameBuilder:
+    """Builds the update frames of one session.
+
+    Args:
+        session_id: The session that the frames are about.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        head = {"jsonrpc": "2.0", "method": "session/update"}
+        params = orjson.dumps(updates.session_update(session_id, {}))
+        self._head = orjson.dumps(head)[:-1] + b',"params":' + params[: -len(b"{}}")]
+
+    def update(self, update: Mapping[str, Any]) -> bytes:
+        """Return the frame of any update, with its LF."""
+        return self._head + orjson.dumps(update) + b"}}\n"
+
+    def text_prefix(self, kind: str, message_id: str) -> bytes:
+        """Return the part of a text chunk's frame before its text, which a stream reuses.
+
+        Args:
+            kind: `text` or `reasoning`.
+            message_id: The message the chunk belongs to.
+        """
+        chunk = orjson.dumps({"sessionUpdate": _VARIANTS[kind], "messageId": message_id})
+        return self._head + chunk[:-1] + b',"content":{"type":"text","text":'
+
+    @staticmethod
+    def text_frame(prefix: bytes, text: str) -> bytes:
+        """Return the frame of one piece of text behind a `text_prefix`."""
+        return prefix + orjson.dumps(text) + b"}}}}\n"
+
+    def texts(self, kind: str, message_id: str, text: str) -> list[bytes]:
+        """Return the frames of a text of any length, cut at character borders."""
+        prefix = self.text_prefix(kind, message_id)
+        return [
+            self.text_frame(prefix, text[start : start + MAX_TEXT_CHARS])
+            for start in range(0, len(text), MAX_TEXT_CHARS)
+        ]

@@ -1,0 +1,200 @@
+"""Replay: the whole log as the updates a client gets on load (contract 6.5, column replay; Z5).
+
+Works on packed runs, so that a long answer costs one join. Within a step the frames come in the
+order of their first events, each message block as one chunk and each call as one final card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from acp_server.bridge.cards import ABORT_CODES
+from acp_server.bridge.messages import (
+    INTERRUPTED,
+    MessageIds,
+    blocked_marker,
+    failure_marker,
+    marker_update,
+    plan_update,
+    retry_marker,
+    title_update,
+)
+from acp_server.wire import updates
+from session_core import ChunkRun, display_prompt_content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from acp_server.bridge.cards import Card, CardChange, ToolCards
+    from acp_server.bridge.frames import FrameBuilder
+    from session_core import Event, Record
+
+_DELTAS = {"text-delta": "text", "reasoning-delta": "reasoning"}
+
+
+@dataclass(slots=True)
+class _Text:
+    """One block of a message, growing."""
+
+    kind: str
+    message_id: str
+    parts: list[str] = field(default_factory=list)
+
+
+class Replay:
+    """Replays one log, once.
+
+    Args:
+        frames: Builds the session's frames.
+        cards: A fresh fold: the live one must not be touched by history.
+    """
+
+    def __init__(self, frames: FrameBuilder, cards: ToolCards) -> None:
+        self._frames = frames
+        self._cards = cards
+        self._ids = MessageIds()
+        self._items: list[_Text | Card | bytes] = []
+        self._blocks: dict[int, _Text] = {}
+        self._streamed = False
+        self._step_showed = False
+        self._closed_by_abort = False
+        self._handlers: dict[str, Callable[[Event], None]] = {
+            "turn/start": self._on_turn_start,
+            "turn/end": self._on_turn_end,
+            "step/start": self._on_step_start,
+            "step/end": self._on_step_end,
+            "user/message": self._on_user,
+            "prompt/blocked": self._on_blocked,
+            "assistant/chunk": self._on_chunk,
+            "assistant/message": self._on_message,
+            "tool/card": lambda event: self._on_change(cards.on_card(event)),
+            "approval/asked": cards.on_asked,
+            "approval/decided": cards.on_decided,
+            "tool/call": lambda event: self._on_change(cards.on_call(event)),
+            "tool/result": self._on_result,
+            "todo/write": lambda event: self._put(plan_update(event)),
+            "session/title": lambda event: self._put(title_update(event)),
+            "llm/retry": self._on_retry,
+        }
+
+    def frames(self, records: Iterable[Record]) -> Iterator[bytes]:
+        """Yield the frames of a log, its events as records from seq 0 on."""
+        for record in records:
+            if isinstance(record, ChunkRun):
+                self._on_run(record)
+                continue
+            handler = self._handlers.get(record.type)
+            if handler is not None:
+                handler(record)
+            if record.type in ("step/end", "turn/end"):
+                yield from self._drain()
+        yield from self._drain()
+
+    # -- streamed output ---------------------------------------------------------------------
+
+    def _on_run(self, run: ChunkRun) -> None:
+        self._ids.on_chunk(run.seq0)
+        self._streamed = True
+        kind = _DELTAS.get(run.kind)
+        if kind is not None:
+            self._add_text(run.index, kind, "".join(run.texts), run.seq0)
+
+    def _on_chunk(self, event: Event) -> None:
+        self._ids.on_chunk(event.seq)
+        self._streamed = True
+        chunk = event.data["chunk"]
+        kind = _DELTAS.get(chunk["type"])
+        if kind is not None:
+            self._add_text(chunk["index"], kind, chunk["text"], event.seq)
+        elif chunk["type"] == "block-end" and chunk["index"] not in self._blocks:
+            self._add_block(chunk["index"], chunk["block"], event.seq)
+
+    def _on_message(self, event: Event) -> None:
+        self._cards.on_message(event)
+        if not self._streamed and event.surface_op == "append":
+            for index, block in enumerate(event.data["content"]):
+                self._add_block(index, block, event.seq)
+        self._new_message()
+
+    def _add_block(self, index: int, block: Any, seq: int) -> None:
+        if block["type"] in ("text", "reasoning"):
+            self._add_text(index, block["type"], block["text"], seq)
+
+    def _add_text(self, index: int, kind: str, text: str, seq: int) -> None:
+        if not text:
+            return
+        item = self._blocks.get(index)
+        if item is None:
+            item = _Text(kind, self._ids.of(kind, seq))
+            self._blocks[index] = item
+            self._items.append(item)
+            self._step_showed = True
+        item.parts.append(text)
+
+    # -- boundaries --------------------------------------------------------------------------
+
+    def _on_turn_start(self, _event: Event) -> None:
+        self._closed_by_abort = False
+
+    def _on_turn_end(self, event: Event) -> None:
+        reason = event.data["reason"]
+        marker = failure_marker(reason)
+        if reason["kind"] in ("interrupted", "disposed") and not self._closed_by_abort:
+            marker = INTERRUPTED
+        if marker is not None:
+            self._put(marker_update(event, marker))
+
+    def _on_step_start(self, _event: Event) -> None:
+        self._new_message()
+        self._step_showed = False
+
+    def _on_step_end(self, _event: Event) -> None:
+        self._cards.on_step_end()
+
+    def _new_message(self) -> None:
+        self._ids.on_boundary()
+        self._blocks = {}
+        self._streamed = False
+
+    # -- the rest ----------------------------------------------------------------------------
+
+    def _on_user(self, event: Event) -> None:
+        # A replacement is a rewrite of the model's view, not something the user said.
+        if event.data["source"].get("kind") == "user" and event.surface_op == "append":
+            self._put_user(display_prompt_content(event.data), event)
+
+    def _on_blocked(self, event: Event) -> None:
+        self._put_user(event.data["content"], event)
+        self._put(marker_update(event, blocked_marker(event.data)))
+
+    def _put_user(self, content: Iterable[Any], event: Event) -> None:
+        for block in content:
+            self._put(updates.user_message_chunk(block, f"u{event.seq}"))
+
+    def _on_retry(self, event: Event) -> None:
+        if self._step_showed:
+            self._put(marker_update(event, retry_marker(event.data)))
+
+    def _on_result(self, event: Event) -> None:
+        error = event.data.get("error")
+        if error is not None and error["code"] in ABORT_CODES:
+            self._closed_by_abort = True
+        self._on_change(self._cards.on_result(event))
+
+    def _on_change(self, change: CardChange | None) -> None:
+        if change is not None and change.new:
+            self._items.append(change.card)
+
+    def _put(self, update: dict[str, Any]) -> None:
+        self._items.append(self._frames.update(update))
+
+    def _drain(self) -> Iterator[bytes]:
+        items, self._items = self._items, []
+        for item in items:
+            if isinstance(item, bytes):
+                yield item
+            elif isinstance(item, _Text):
+                yield from self._frames.texts(item.kind, item.message_id, "".join(item.parts))
+            else:
+                yield self._frames.update(self._cards.final_update(item))

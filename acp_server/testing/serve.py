@@ -1,0 +1,37 @@
+"""`python -m acp_server.testing.serve`: the server with a stepping clock and counting ids (Z36).
+
+The same composition root as `acp-server serve`, so that a scenario runs in a real subprocess and
+still gives the same bytes each time. `--series N` keeps the ids of a restarted server apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import anyio
+
+from acp_server.agents.loading import load_agent
+from acp_server.app import ServerConfig, serve_stdio
+from acp_server.testing.server import CountedIds
+from acp_server.testing.sources import SteppingClock
+
+
+def main() -> int:
+    """Serve and return the exit code."""
+    parser = argparse.ArgumentParser(prog="acp_server.testing.serve")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--agent", default="demo")
+    parser.add_argument("--series", type=int, default=0)
+    options = parser.parse_args()
+    config = ServerConfig(
+        agent=load_agent(options.agent),
+        store=options.store,
+        clock=SteppingClock(),
+        ids=CountedIds(options.series),
+    )
+    return anyio.run(serve_stdio, config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
