@@ -95,8 +95,11 @@ def parse(model: type[ModelT], params: object) -> ModelT:
     Raises:
         WireError: If it does not fit; the detail names the first offending field.
     """
+    if params is not None and not isinstance(params, dict):
+        msg = "params must be an object"
+        raise WireError(msg)
     try:
-        return model.model_validate({} if params is None else params)
+        return model.model_validate(params or {})
     except ValidationError as error:
         raise WireError(_detail(error)) from error
 
@@ -108,4 +111,4 @@ def _detail(error: ValidationError) -> str:
     else:
         reason = _REASONS.get(first["type"], "is not valid")
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    return f"`{path.lstrip('.')}` {reason}" if path else f"params {reason}"
+    return f"`{path.lstrip('.')}` {reason}"

@@ -10,7 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, StrictBool, StrictStr
 
 from acp_server.wire.content import ContentBlock
-from acp_server.wire.model import AbsolutePath, WireModel
+from acp_server.wire.errors import WireError
+from acp_server.wire.model import AbsolutePath, WireModel, parse
 
 
 class EnvVariable(WireModel):
@@ -45,14 +46,33 @@ class HttpServer(WireModel):
     headers: tuple[HttpHeader, ...] = ()
 
 
-McpServer: TypeAlias = StdioServer | HttpServer
+class UnreadableServer(WireModel):
+    """An entry that is no MCP server of ACP v1.
+
+    The session opens without it, as it does without a server that fails to start (B14, B26).
+
+    Attributes:
+        name: Its name, or "" if it has none.
+        detail: One sentence that names the fault.
+    """
+
+    name: str
+    detail: str
+
+
+McpServer: TypeAlias = StdioServer | HttpServer | UnreadableServer
 
 
 def _read_server(value: object) -> McpServer:
+    if not isinstance(value, dict):
+        return UnreadableServer(name="", detail="an MCP server must be an object")
     # The schema falls through to stdio for every other `type`, `"stdio"` and none included.
-    if isinstance(value, dict) and value.get("type") in ("http", "sse"):
-        return HttpServer.model_validate(value)
-    return StdioServer.model_validate(value)
+    remote = value.get("type") in ("http", "sse")
+    try:
+        return parse(HttpServer, value) if remote else parse(StdioServer, value)
+    except WireError as error:
+        name = value.get("name")
+        return UnreadableServer(name=name if isinstance(name, str) else "", detail=error.detail)
 
 
 McpServers = tuple[Annotated[McpServer, BeforeValidator(_read_server)], ...]

@@ -21,6 +21,7 @@ from acp_server.wire.requests import (
     SetConfigOptionParams,
     SetModeParams,
     StdioServer,
+    UnreadableServer,
 )
 
 STDIO = {"name": "m", "command": "/bin/true", "args": [], "env": []}
@@ -110,20 +111,6 @@ def test_all_kinds_of_servers_are_read() -> None:
         ({"cwd": "rel"}, "`cwd` must be an absolute path, not 'rel'"),
         ({"cwd": "/w", "mcpServers": {}}, "`mcpServers` must be an array"),
         ({"cwd": "/w", "mcpServers": "x"}, "`mcpServers` must be an array"),
-        ({"cwd": "/w", "mcpServers": [STDIO, 17]}, "`mcpServers[1]` must be an object"),
-        ({"cwd": "/w", "mcpServers": [{"name": "m"}]}, "`mcpServers[0].command` is missing"),
-        (
-            {"cwd": "/w", "mcpServers": [{**STDIO, "args": ["a", 2]}]},
-            "`mcpServers[0].args[1]` must be a string",
-        ),
-        (
-            {"cwd": "/w", "mcpServers": [{**STDIO, "env": {"K": "v"}}]},
-            "`mcpServers[0].env` must be an array",
-        ),
-        (
-            {"cwd": "/w", "mcpServers": [{"type": "http", "name": "m"}]},
-            "`mcpServers[0].url` is missing",
-        ),
         ({"cwd": "/w", "additionalDirectories": "/x"}, "`additionalDirectories` must be an array"),
         (
             {"cwd": "/w", "additionalDirectories": ["/x", "y"]},
@@ -133,6 +120,30 @@ def test_all_kinds_of_servers_are_read() -> None:
 )
 def test_a_wrong_member_is_named(params: object, detail: str) -> None:
     assert refusal(NewSessionParams, params) == detail
+
+
+@pytest.mark.case("B14")
+@pytest.mark.parametrize(
+    ("entry", "name", "detail"),
+    [
+        (17, "", "an MCP server must be an object"),
+        (None, "", "an MCP server must be an object"),
+        ({}, "", "`name` is missing"),
+        ({"name": "m"}, "m", "`command` is missing"),
+        ({"type": "acp", "id": "x", "name": "m"}, "m", "`command` is missing"),
+        ({**STDIO, "args": ["a", 2]}, "m", "`args[1]` must be a string"),
+        ({**STDIO, "env": {"K": "v"}}, "m", "`env` must be an array"),
+        ({**STDIO, "env": [{"name": "K"}]}, "m", "`env[0].value` is missing"),
+        ({"type": "http", "name": "m"}, "m", "`url` is missing"),
+        ({"name": 5, "command": "x"}, "", "`name` must be a string"),
+    ],
+)
+def test_an_unreadable_server_leaves_the_good_ones(entry: object, name: str, detail: str) -> None:
+    params = parse(NewSessionParams, {"cwd": "/w", "mcpServers": [entry, STDIO]})
+    assert params.mcp_servers == (
+        UnreadableServer(name=name, detail=detail),
+        StdioServer(name="m", command="/bin/true"),
+    )
 
 
 @pytest.mark.case("B25", "N3", "N15")
