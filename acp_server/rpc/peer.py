@@ -135,18 +135,26 @@ class Peer:
 
         Teardown: `on_eof`, a moment for the handlers to answer, cancellation of the rest (which is
         answered too), a moment for the answers to leave. Cancelling this call skips `on_eof`.
+
+        Raises:
+            Exception: What `methods` or `on_eof` raised, after the teardown.
         """
+        failures: list[Exception] = []
         async with anyio.create_task_group() as writer:
             writer.start_soon(self._write)
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                with self._reading:
-                    await self._read()
-                await self._end()
+                for phase in (self._read, self._end):
+                    try:
+                        await phase()
+                    except Exception as error:  # noqa: BLE001 - raised below, not in a group
+                        failures.append(error)
                 tasks.cancel_scope.cancel()
             with anyio.move_on_after(_DRAIN_GRACE_S):
                 await self._transport.drained()
             writer.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
 
     async def _write(self) -> None:
         await self._transport.run()
@@ -154,13 +162,14 @@ class Peer:
         self._reading.cancel()
 
     async def _read(self) -> None:
-        while (frames := await self._transport.receive()) is not None:
-            for position, frame in enumerate(frames, 1):
-                await self._take(frame)
-                if position % _SLICE == 0:
-                    await checkpoint()
-            if self._transport.overloaded:
-                await self._transport.relieved()
+        with self._reading:
+            while (frames := await self._transport.receive()) is not None:
+                for position, frame in enumerate(frames, 1):
+                    await self._take(frame)
+                    if position % _SLICE == 0:
+                        await checkpoint()
+                if self._transport.overloaded:
+                    await self._transport.relieved()
 
     async def _end(self) -> None:
         self._outgoing.refuse()
