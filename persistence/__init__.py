@@ -1,1 +1,69 @@
-"""Durable session logs: the store seam, the write coordinator and the backends."""
+"""Durable session logs: the store seam, the write coordinator and the backends.
+
+`SessionPersistence` is what a server uses; `open_store` opens one of its backends. Backends are
+imported when they are opened, and nothing heavy before that.
+"""
+
+from persistence.coordinator import SessionPersistence
+from persistence.errors import (
+    CorruptLogError,
+    ForeignStoreError,
+    InvalidCursorError,
+    InvalidSessionIdError,
+    PersistenceError,
+    SequenceError,
+    SessionChangedError,
+    SessionCollisionError,
+    SessionLiveError,
+    SessionLockedError,
+    SessionNotFoundError,
+    StoreReadError,
+    StoreShutdownError,
+    StoreWriteError,
+    UnknownStoreError,
+    UnsupportedVersionError,
+)
+from persistence.opening import open_store
+from persistence.seam import (
+    EntryPage,
+    Location,
+    SessionBackend,
+    SessionEntry,
+    SessionSummary,
+    StoredLog,
+    Writer,
+)
+from persistence.storing import LoadedSession, RepairReport
+
+__all__ = [
+    # the store
+    "SessionPersistence",
+    "LoadedSession",
+    "RepairReport",
+    "open_store",
+    # the seam of backends
+    "SessionBackend",
+    "Writer",
+    "StoredLog",
+    "SessionEntry",
+    "SessionSummary",
+    "EntryPage",
+    "Location",
+    # errors
+    "PersistenceError",
+    "SessionNotFoundError",
+    "InvalidSessionIdError",
+    "SessionCollisionError",
+    "SessionLiveError",
+    "SessionLockedError",
+    "SessionChangedError",
+    "SequenceError",
+    "CorruptLogError",
+    "UnsupportedVersionError",
+    "ForeignStoreError",
+    "UnknownStoreError",
+    "InvalidCursorError",
+    "StoreReadError",
+    "StoreWriteError",
+    "StoreShutdownError",
+]

@@ -14,7 +14,7 @@ import os
 import sys
 from typing import Literal, NamedTuple, Protocol
 
-OpenMode = Literal["read", "append", "create", "update"]
+OpenMode = Literal["read", "write", "update", "create", "append"]
 
 if sys.platform == "darwin":
     import fcntl
@@ -25,9 +25,10 @@ _FILE_MODE = 0o600
 # O_NOFOLLOW is left out: users may place the store behind links of their own.
 _FLAGS: dict[str, int] = {
     "read": os.O_RDONLY,
-    "append": os.O_WRONLY,
-    "create": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+    "write": os.O_WRONLY,
     "update": os.O_WRONLY | os.O_CREAT,
+    "create": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+    "append": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
 }
 
 
@@ -46,7 +47,10 @@ class Files(Protocol):
     """Blocking file operations; a handle is the integer that `open` returned."""
 
     def open(self, path: str, mode: OpenMode) -> int:
-        """Open a file: `read`, `append` (must exist), `create` (must not), `update` (may)."""
+        """Open a file: `read`, `write` (it must exist), `update` (it may), `create` (it must not).
+
+        `append` (it may exist) is for a file that several processes extend, with `append` only.
+        """
         ...
 
     def close(self, handle: int) -> None:
@@ -59,6 +63,10 @@ class Files(Protocol):
 
     def write(self, handle: int, data: bytes | memoryview, offset: int) -> int:
         """Write at `offset` and return how many bytes were taken, which may be fewer."""
+        ...
+
+    def append(self, handle: int, data: bytes) -> int:
+        """Write at the end in one piece and return how many bytes were taken."""
         ...
 
     def sync(self, handle: int) -> None:
@@ -124,6 +132,10 @@ class OsFiles:
     def write(self, handle: int, data: bytes | memoryview, offset: int) -> int:
         """See `Files.write`."""
         return os.pwrite(handle, data, offset)
+
+    def append(self, handle: int, data: bytes) -> int:
+        """See `Files.append`."""
+        return os.write(handle, data)
 
     if sys.platform == "darwin":
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Each retry means that a delete removed the file between our open and our lock; two in a row are
 # already unheard of.
 _STALE_RETRIES = 5
+_POLL_S = 0.01
 
 
 class FileLock:
@@ -31,8 +32,8 @@ class FileLock:
         self._pid_path = pid_path
         self._held: UnixFileLock | None = None
 
-    def try_acquire(self) -> bool:
-        """Take the lock if it is free; the directory it lies in must exist.
+    def try_acquire(self, wait_s: float = 0.0) -> bool:
+        """Take the lock if it becomes free within `wait_s`; blocks the thread that long.
 
         Raises:
             OSError: the lock file cannot be opened, or was removed every time it was taken.
@@ -51,7 +52,7 @@ class FileLock:
                 on_acquired=opened.append,
             )
             try:
-                lock.acquire(blocking=False)
+                lock.acquire(timeout=wait_s, poll_interval=_POLL_S)
             except Timeout:
                 return False
             if self._is_current(opened[0]):

@@ -66,9 +66,14 @@ class SessionPaths:
         return self.bucket.rpartition("/")[2]
 
     @property
+    def directory_name(self) -> str:
+        """The last part of the session directory's path: the encoded id."""
+        return self.directory.rpartition("/")[2]
+
+    @property
     def key(self) -> str:
         """The session's place relative to the root: `<bucket>/<enc(id)>`."""
-        return f"{self.bucket_name}/{self.directory.rpartition('/')[2]}"
+        return f"{self.bucket_name}/{self.directory_name}"
 
 
 def session_paths(root: str, session_id: str, cwd: str | None) -> SessionPaths:
@@ -88,6 +93,11 @@ def paths_in_bucket(root: str, bucket: str, encoded_id: str) -> SessionPaths:
 def bucket_name(cwd: str | None) -> str:
     """Return the directory name that groups the sessions of one working directory."""
     return NO_CWD_BUCKET if cwd is None else f"--{slug(cwd)}--"
+
+
+def is_bucket(name: str) -> bool:
+    """Tell whether a name under the root is one of a bucket."""
+    return name == NO_CWD_BUCKET or (name.startswith("--") and name.endswith("--"))
 
 
 def slug(cwd: str) -> str:

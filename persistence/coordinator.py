@@ -1,0 +1,330 @@
+"""The session store as the server uses it, over whatever backend (contract 5.1-5.6).
+
+Owns the ten methods and the order of operations: those on one session id run one after the other,
+as they came; different ids never wait for each other. Live sessions are kept by `LiveSessions`;
+what touches a backend is in `storing` and `claims`. Not thread-safe: one event loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+
+from persistence.errors import (
+    PersistenceError,
+    SequenceError,
+    SessionCollisionError,
+    SessionLiveError,
+    SessionNotFoundError,
+    StoreShutdownError,
+)
+from persistence.live import LiveSessions
+from persistence.records import expand
+from persistence.storing import (
+    LoadedSession,
+    is_stored,
+    load_and_repair,
+    read_stored,
+    store_batch,
+)
+from persistence.tracking import SlotTable
+from session_core import (
+    CORE_VOCABULARY,
+    Event,
+    compute_closers,
+    event_from_json,
+    refuse_stored_legacy,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from anyio.abc import TaskGroup
+
+    from persistence.seam import EntryPage, Location, SessionBackend, SessionEntry
+    from persistence.tracking import Live, Slot
+    from session_core import Clock, Session, SessionHeader, SessionStore
+
+PAGE_SIZE = 50
+WINDOW_MS = 200  # what a SIGKILL may take of a text that is still streaming (Z7)
+
+# Clients kill an agent 5 s after they closed its input; what is not stored by then is lost anyway.
+_TEARDOWN_S = 4.0
+
+
+class SessionPersistence:
+    """Keeps the live sessions of a `SessionStore` in a backend, and reads stored ones.
+
+    An async context manager: while it is open it follows the store; leaving it stores what is
+    pending, releases every lock and closes the backend. Leaving raises `StoreShutdownError` if
+    anything could not be stored.
+
+    Args:
+        backend: where sessions are kept.
+        store: whose live sessions are kept.
+        window_ms: how long an event may wait that no checkpoint asks for.
+    """
+
+    def __init__(
+        self,
+        backend: SessionBackend,
+        store: SessionStore,
+        *,
+        clock: Clock | None = None,
+        window_ms: int = WINDOW_MS,
+    ) -> None:
+        self._backend = backend
+        self._store = store
+        self._window_s = window_ms / 1000
+        self._slots = SlotTable()
+        self._tasks: TaskGroup | None = None
+        self._opened: LiveSessions | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._opened = LiveSessions(self._backend, self._slots, self._tasks, self._window_s)
+        self._unsubscribe = self._store.subscribe(self._opened)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        errors = await self._shut_down()
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+            await self._tasks.__aexit__(None, None, None)
+        if errors:
+            raise StoreShutdownError(errors)
+
+    # Stored sessions.
+
+    def locate(self, header: SessionHeader) -> Location | None:
+        """Return where the session of this header is or would be stored, without any I/O."""
+        return self._backend.locate(header)
+
+    async def create(self, header: SessionHeader) -> None:
+        """Register a session that `append` will fill; nothing is stored before that.
+
+        Raises:
+            SessionCollisionError: the id is open here or stored already.
+        """
+        async with self._slots.queued(header.id) as slot:
+            if slot.header is not None or slot.owner is not None:
+                raise SessionCollisionError(header.id, "it is open already")
+            if await is_stored(self._backend, header.id):
+                raise SessionCollisionError(header.id, "it is stored already; load it instead")
+            slot.header = header
+
+    def append(
+        self, session_id: str, events: Iterable[Event | Mapping[str, Any]]
+    ) -> Awaitable[None]:
+        """Store events of a session that is not live; the batch is taken at the call.
+
+        Raises:
+            SessionCoreError: an event has no legal form.
+            SequenceError: the events do not continue what is stored; nothing was written.
+            SessionNotFoundError: the id was neither created nor stored.
+            SessionLiveError: a live session writes under this id.
+        """
+        return self._append(session_id, [_checked_event(event) for event in events])
+
+    async def load(
+        self,
+        session_id: str,
+        *,
+        check_header: Callable[[SessionHeader], None] | None = None,
+    ) -> LoadedSession:
+        """Take the session's lock, repair its log if a crash left it open, and return it.
+
+        The lock is kept: for the live session that is made from what this returns, or until
+        `release`.
+
+        Args:
+            session_id: the session.
+            check_header: called before anything is changed; what it raises ends the load.
+
+        Raises:
+            SessionNotFoundError: it is not stored.
+            SessionLockedError: another process has it open.
+            CorruptLogError: committed bytes are damaged; nothing was changed.
+            UnsupportedVersionError: it is of another format version; nothing was changed.
+            SessionLiveError: it is live here with an open turn.
+        """
+        async with self._slots.queued(session_id) as slot:
+            if slot.owner is not None:
+                return await self._load_live(slot, slot.owner)
+            slot.loading = True
+            try:
+                return await load_and_repair(self._backend, slot, check_header)
+            finally:
+                slot.loading = False
+
+    async def inspect(self, session_id: str) -> LoadedSession:
+        """Return a stored session as it is, without a lock, a repair or closers.
+
+        Raises:
+            SessionNotFoundError: it is not stored.
+            CorruptLogError: committed bytes are damaged.
+            UnsupportedVersionError: it is of another format version.
+        """
+        stored = await read_stored(self._backend, session_id)
+        return LoadedSession(stored.header, stored.log)
+
+    async def read_from(self, session_id: str, seq: int) -> AsyncIterator[Event]:
+        """Yield the stored events from `seq` on, without a lock or a repair.
+
+        Raises:
+            SessionNotFoundError: it is not stored.
+            CorruptLogError: committed bytes are damaged.
+        """
+        stored = await read_stored(self._backend, session_id)
+        if seq < len(stored.log):
+            for event in expand(stored.log.records(seq)):
+                yield event
+
+    async def list(
+        self, cwd: str | None = None, cursor: str | None = None, limit: int = PAGE_SIZE
+    ) -> EntryPage:
+        """Return a page of stored sessions, the latest first (Z21).
+
+        Raises:
+            InvalidCursorError: no page gave this cursor.
+        """
+        return await self._backend.list_page(cwd, cursor, limit)
+
+    async def list_snapshots(self) -> Sequence[SessionEntry]:
+        """Return every stored session with its revision."""
+        page = await self._backend.list_page(None, None, PAGE_SIZE)
+        entries = page.entries
+        while page.next_cursor is not None:
+            page = await self._backend.list_page(None, page.next_cursor, PAGE_SIZE)
+            entries += page.entries
+        return entries
+
+    async def has(self, session_id: str) -> bool:
+        """Tell whether a session is stored, in whatever state."""
+        return await is_stored(self._backend, session_id)
+
+    async def delete(self, session_id: str) -> None:
+        """Remove everything of a session that is not live here.
+
+        Raises:
+            SessionNotFoundError: it is not stored.
+            SessionLiveError: it is live here.
+            SessionLockedError: another process has it open; nothing was deleted.
+            StoreWriteError: something was left behind.
+        """
+        async with self._slots.queued(session_id) as slot:
+            if slot.owner is not None:
+                raise SessionLiveError(session_id, "be deleted")
+            if slot.header is not None and not slot.cursor:
+                # Created, and never given an event.
+                await slot.let_go()
+                return
+            if slot.writer is None:
+                slot.writer = await self._backend.acquire_writer(session_id)
+            try:
+                with anyio.CancelScope(shield=True):
+                    await slot.writer.delete()
+            finally:
+                await slot.let_go()
+
+    # Live sessions.
+
+    async def flush(self, session: Session) -> None:
+        """Return once every event appended before the call is durable; at no cost if all are.
+
+        Raises:
+            PersistenceError: they are not. They stay pending, unless it is a
+                `SessionChangedError`, `SessionLockedError` or `SessionCollisionError`: then the
+                session cannot be stored any more, and its pending events are dropped.
+        """
+        await self._sessions.flush(session)
+
+    def durable_seq(self, session: Session) -> int:
+        """Return the seq below which every event is durable."""
+        return self._sessions.require(session).durable
+
+    def on_durable(self, session: Session, fn: Callable[[int], None]) -> Callable[[], None]:
+        """Call `fn` with the durable seq after each successful write; return how to stop it."""
+        return self._sessions.on_durable(session, fn)
+
+    def kick(self, session: Session) -> None:
+        """Start writing what is pending, without waiting for it."""
+        self._sessions.kick(session)
+
+    async def release(self, session: Session | str) -> None:
+        """Store what is pending and give the session's lock back.
+
+        Takes a live session or the id of a loaded one. What a live one appends afterwards is not
+        stored.
+
+        Raises:
+            PersistenceError: what is pending could not be stored; nothing was released.
+        """
+        if not isinstance(session, str):
+            await self._sessions.release(session)
+            return
+        async with self._slots.queued(session) as slot:
+            if slot.owner is not None:
+                raise SessionLiveError(session, "be released by its id")
+            await slot.let_go()
+
+    @property
+    def _sessions(self) -> LiveSessions:
+        if self._opened is None:
+            msg = "the session store is not open"
+            raise RuntimeError(msg)
+        return self._opened
+
+    async def _append(self, session_id: str, batch: Sequence[Event]) -> None:
+        if not batch:
+            return
+        async with self._slots.queued(session_id) as slot:
+            if slot.owner is not None:
+                raise SessionLiveError(session_id, "be appended to from elsewhere")
+            if slot.header is None:
+                await load_and_repair(self._backend, slot)
+            for expected, event in enumerate(batch, slot.cursor):
+                if event.seq != expected:
+                    raise SequenceError(session_id, expected, event.seq)
+            with anyio.CancelScope(shield=True):
+                await store_batch(self._backend, slot, batch)
+            slot.loaded = None
+
+    async def _load_live(self, slot: Slot, live: Live) -> LoadedSession:
+        await self._sessions.drain_queued(live)
+        if slot.header is None or not slot.cursor:
+            raise SessionNotFoundError(slot.session_id)
+        log = live.session.events.prefix()
+        if compute_closers(log):
+            raise SessionLiveError(slot.session_id, "be loaded while a turn is open")
+        return LoadedSession(slot.header, log)
+
+    async def _shut_down(self) -> Sequence[Exception]:
+        """Store everything, release every lock, close the backend; return what failed."""
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + _TEARDOWN_S) as scope:
+            errors = await self._sessions.retire_all()
+            try:
+                await self._backend.close()
+            except PersistenceError as error:
+                # Secondary to what was lost, if anything was.
+                errors = errors or [error]
+        if scope.cancelled_caught:
+            errors = [TimeoutError(f"the store did not close within {_TEARDOWN_S:g} s")]
+        return errors
+
+
+def _checked_event(event: Event | Mapping[str, Any]) -> Event:
+    checked = event_from_json(event.to_json() if isinstance(event, Event) else event)
+    refuse_stored_legacy(checked.type, checked.data)
+    CORE_VOCABULARY.check_loaded(checked)
+    return checked

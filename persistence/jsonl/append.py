@@ -1,0 +1,229 @@
+"""Durable changes to one log file: publish, append, repair. All blocking, all behind the seam.
+
+`LogFile` remembers the log as this process left it and refuses to touch one that is not so (Z9).
+It knows bytes, not events, and is used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from persistence.errors import (
+    SessionChangedError,
+    SessionCollisionError,
+    StoreWriteError,
+    write_error,
+)
+from persistence.files import write_all
+from persistence.jsonl.integrity import Checksum, encode_checksum, extend_crc
+
+if TYPE_CHECKING:
+    from persistence.files import Files
+    from persistence.jsonl.layout import SessionPaths
+    from persistence.jsonl.mark import LogMark
+
+_logger = logging.getLogger(__name__)
+
+
+class LogFile:
+    """One log of which this process is the only writer.
+
+    Invariant: the file is `_end` bytes of complete records with CRC `_crc`; only when
+    `_rollback_owed` may bytes of a failed append stand behind them.
+    """
+
+    def __init__(self, files: Files, session_id: str, paths: SessionPaths) -> None:
+        self._files = files
+        self._session_id = session_id
+        self.paths = paths
+        self._identity: tuple[int, int] | None = None
+        self._end = 0
+        self._crc = 0
+        self._sidecar_size = 0
+        self._rollback_owed = False
+
+    @property
+    def published(self) -> bool:
+        """Whether the log exists under its name."""
+        return self._identity is not None
+
+    @property
+    def freshness(self) -> tuple[int, int]:
+        """Inode and size, the mark by which a cache knows that the log is unchanged (Z22)."""
+        return (0 if self._identity is None else self._identity[1]), self._end
+
+    def adopt(self, mark: LogMark) -> None:
+        """Continue a log that was just read."""
+        self._identity = (mark.device, mark.inode)
+        self._end = mark.size
+        self._crc = mark.crc
+        self._sidecar_size = mark.sidecar_size
+
+    def publish(self, data: bytes, seq: int) -> None:
+        """Create the log with its first bytes, atomically and without overwriting.
+
+        Raises:
+            SessionCollisionError: a log is there already; it was not touched.
+            StoreWriteError: nothing was created.
+        """
+        files, paths = self._files, self.paths
+        try:
+            self._drop_leftovers()
+            handle = files.open(paths.temp, "create")
+            try:
+                write_all(files, handle, data, 0)
+                files.sync(handle)
+                status = files.handle_stat(handle)
+            finally:
+                files.close(handle)
+            files.link(paths.temp, paths.log)
+        except FileExistsError as error:
+            self._drop_temp()
+            raise SessionCollisionError(self._session_id, "a log is stored already") from error
+        except OSError as error:
+            self._drop_temp()
+            raise write_error(self._session_id, error) from error
+        try:
+            files.sync_dir(paths.directory)
+        except OSError as error:
+            # The name may not survive a power cut, so the session must not count as stored.
+            with contextlib.suppress(OSError):
+                files.unlink(paths.log)
+            self._drop_temp()
+            raise write_error(self._session_id, error) from error
+        self._drop_temp()
+        self._identity = (status.device, status.inode)
+        self._end = len(data)
+        self._crc = extend_crc(0, data)
+        self._sidecar_size = 0
+        self._write_checksum(seq)
+
+    def append(self, data: bytes, seq: int) -> None:
+        """Append complete records durably, or change nothing.
+
+        Raises:
+            SessionChangedError: the log is not as it was left; nothing was written.
+            StoreWriteError: the append was rolled back, or has to be before the next one.
+        """
+        handle = self._open_checked()
+        try:
+            try:
+                write_all(self._files, handle, data, self._end)
+                self._files.sync(handle)
+            except OSError as error:
+                raise self._rolled_back(handle, error) from error
+        finally:
+            self._files.close(handle)
+        self._end += len(data)
+        self._crc = extend_crc(self._crc, data)
+        self._write_checksum(seq)
+
+    def cut(self, end: int) -> None:
+        """Cut the log to `end` bytes, durably.
+
+        Raises:
+            SessionChangedError: the log is not as it was left.
+            StoreWriteError: the file could not be cut.
+        """
+        handle = self._open_checked()
+        try:
+            self._files.truncate(handle, end)
+            self._files.sync(handle)
+        except OSError as error:
+            raise write_error(self._session_id, error) from error
+        finally:
+            self._files.close(handle)
+        self._end = end
+
+    def _open_checked(self) -> int:
+        """Open the log, having seen that it is as this process left it."""
+        try:
+            handle = self._files.open(self.paths.log, "write")
+        except FileNotFoundError as error:
+            raise SessionChangedError(self._session_id, "its file is gone") from error
+        except OSError as error:
+            raise write_error(self._session_id, error) from error
+        try:
+            self._check(handle)
+            if self._rollback_owed:
+                self._roll_back(handle)
+        except OSError as error:
+            self._files.close(handle)
+            raise write_error(self._session_id, error) from error
+        except BaseException:
+            self._files.close(handle)
+            raise
+        return handle
+
+    def _check(self, handle: int) -> None:
+        status = self._files.handle_stat(handle)
+        if (status.device, status.inode) != self._identity:
+            raise SessionChangedError(self._session_id, "it is another file")
+        grown = status.size > self._end and self._rollback_owed
+        if status.size != self._end and not grown:
+            raise SessionChangedError(
+                self._session_id, f"it has {status.size} bytes where {self._end} were left"
+            )
+
+    def _roll_back(self, handle: int) -> None:
+        # Until this succeeds nothing may be appended: the next record would fuse with the half one.
+        self._rollback_owed = True
+        self._files.truncate(handle, self._end)
+        self._files.sync(handle)
+        self._rollback_owed = False
+
+    def _rolled_back(self, handle: int, failure: OSError) -> StoreWriteError:
+        error = write_error(self._session_id, failure)
+        try:
+            self._roll_back(handle)
+        except OSError as second:
+            detail = f"{error.detail}; cutting the log back failed too: {second.strerror}"
+            return StoreWriteError(self._session_id, error.reason, detail)
+        return error
+
+    def _write_checksum(self, seq: int) -> None:
+        """Write the checksum line of what was just made durable.
+
+        The log is durable already, so a failure here is no failure of the flush: the checksums are
+        cumulative, and the next line covers what this one would have.
+        """
+        line = encode_checksum(Checksum(self._end, seq, self._crc))
+        try:
+            handle = self._files.open(self.paths.sidecar, "update")
+            try:
+                if self._files.handle_stat(handle).size != self._sidecar_size:
+                    self._files.truncate(handle, self._sidecar_size)
+                write_all(self._files, handle, line, self._sidecar_size)
+            finally:
+                self._files.close(handle)
+        except OSError as error:
+            _logger.warning("no checksum for session %r: %s", self._session_id, error)
+            return
+        self._sidecar_size += len(line)
+
+    def _drop_leftovers(self) -> None:
+        if self._exists(self.paths.log):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.paths.log)
+        # A crash may have left a half-made log; a half-done delete, the checksums of a former one.
+        for path in (self.paths.temp, self.paths.sidecar):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(path)
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self._files.stat(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _drop_temp(self) -> None:
+        try:
+            self._files.unlink(self.paths.temp)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _logger.warning("%s was left behind: %s", self.paths.temp, error)

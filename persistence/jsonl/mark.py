@@ -1,0 +1,42 @@
+"""What the JSONL backend remembers of a log between reading and writing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from persistence.files import FileStat
+    from persistence.jsonl.layout import SessionPaths
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """A log exactly as it was read.
+
+    Attributes:
+        size: bytes of the file, torn tail included.
+        end: offset behind the last kept record; less than `size` when there is a torn tail.
+        seq: the seq that follows the last kept record.
+        crc: CRC-32 of the bytes up to `end`.
+        needs_newline: the last kept record lacks its LF (Z18).
+        sidecar_size: where the next checksum line belongs.
+    """
+
+    paths: SessionPaths
+    device: int
+    inode: int
+    size: int
+    end: int
+    seq: int
+    crc: int
+    needs_newline: bool
+    sidecar_size: int
+
+
+def revision(status: FileStat) -> str:
+    """Return the opaque revision of a log: another one after every change of the file."""
+    return (
+        f"{status.device:x}-{status.inode:x}-{status.size:x}"
+        f"-{status.mtime_ns:x}-{status.ctime_ns:x}"
+    )

@@ -1,0 +1,219 @@
+"""The live sessions: which events are pending, and when they reach the disk (contract 5.6).
+
+Follows a `SessionStore`. A pending event is not copied: events are immutable and stay in the
+session, so that what is pending is what lies behind the slot's cursor.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import anyio
+
+from persistence.checkpoints import starts_write_behind
+from persistence.claims import become_owner, claim_if_resumed
+from persistence.errors import (
+    PersistenceError,
+    SessionChangedError,
+    SessionCollisionError,
+    SessionLockedError,
+    SessionNotFoundError,
+)
+from persistence.storing import store_batch
+from persistence.tracking import Live
+from persistence.write_behind import WriteBehind
+from session_core import StoreListener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from anyio.abc import TaskGroup
+
+    from persistence.seam import SessionBackend
+    from persistence.tracking import SlotTable
+    from session_core import Event, Session
+
+_logger = logging.getLogger(__name__)
+
+
+class LiveSessions(StoreListener):
+    """Keeps every live session of a store durable."""
+
+    def __init__(
+        self, backend: SessionBackend, slots: SlotTable, tasks: TaskGroup, window_s: float
+    ) -> None:
+        self._backend = backend
+        self._slots = slots
+        self._tasks = tasks
+        self._write_behind = WriteBehind(tasks, window_s, self._drain)
+        self._live: dict[str, Live] = {}
+        self._retiring: set[Live] = set()
+
+    def require(self, session: Session) -> Live:
+        """Return what is known of a live session.
+
+        Raises:
+            SessionNotFoundError: it is not live in the store that is followed.
+        """
+        live = self._live.get(session.id)
+        if live is None or live.session is not session:
+            raise SessionNotFoundError(session.id)
+        return live
+
+    async def flush(self, session: Session) -> None:
+        """See `SessionPersistence.flush`."""
+        live = self.require(session)
+        if live.lost is not None:
+            raise live.lost
+        target = session.seq
+        if live.durable < target:
+            await self._drain(live, target)
+
+    async def drain_queued(self, live: Live) -> None:
+        """Store everything that is pending; the slot's queue is held.
+
+        Raises:
+            PersistenceError: see `flush`.
+        """
+        slot, session = live.slot, live.session
+        if not live.pending:
+            return
+        # Not cancelled half-way: what the disk has and what we believe it has must agree.
+        with anyio.CancelScope(shield=True):
+            try:
+                if slot.owner is not live:
+                    await become_owner(self._backend, live)
+                # Taken here, on the loop: the log may grow while a thread encodes this.
+                if live.pending:
+                    records = list(session.events.records(slot.cursor))
+                    await store_batch(self._backend, slot, records)
+            except (SessionChangedError, SessionLockedError, SessionCollisionError) as error:
+                await self._lose(live, error)
+                raise
+        live.failure_logged = False
+        _tell_durable(live)
+
+    def kick(self, session: Session) -> None:
+        """See `SessionPersistence.kick`."""
+        live = self.require(session)
+        if live.pending:
+            self._write_behind.kick(live)
+
+    def on_durable(self, session: Session, fn: Callable[[int], None]) -> Callable[[], None]:
+        """See `SessionPersistence.on_durable`."""
+        live = self.require(session)
+        # Bound anew, so that the same function added twice is removed one at a time.
+        entry: Callable[[int], None] = lambda seq: fn(seq)  # noqa: E731, PLW0108
+        live.listeners = (*live.listeners, entry)
+
+        def stop() -> None:
+            live.listeners = tuple(other for other in live.listeners if other is not entry)
+
+        return stop
+
+    async def release(self, session: Session) -> None:
+        """See `SessionPersistence.release`."""
+        live = self._live.get(session.id)
+        if live is None or live.session is not session:
+            return
+        await self._retire(live)
+        # Events that came meanwhile belong to nobody; a session of the same id may have come too.
+        if self._live.get(session.id) is live:
+            del self._live[session.id]
+        self._forget(live)
+
+    async def retire_all(self) -> list[Exception]:
+        """Store the rest of every session and let it go; return what failed."""
+        errors: list[Exception] = []
+        for live in [*self._retiring, *self._live.values()]:
+            try:
+                await self._retire(live)
+            except PersistenceError as error:
+                if live.lost is None:
+                    errors.append(error)
+        self._retiring.clear()
+        self._live.clear()
+        return errors
+
+    # The store's listener.
+
+    def on_created(self, session: Session) -> None:
+        """Follow a session that goes live; veto one whose id is just being loaded."""
+        slot = self._slots.get(session.id)
+        if slot.loading:
+            raise SessionCollisionError(session.id, "it is being loaded")
+        slot.users += 1
+        live = self._live[session.id] = Live(session, slot)
+        claim_if_resumed(live)
+        if live.pending:
+            self._write_behind.note(live)
+
+    def on_event(self, session: Session, event: Event) -> None:
+        """Remember that something is pending; this runs for every streamed token."""
+        live = self._live.get(session.id)
+        if live is None or live.session is not session:
+            return
+        if starts_write_behind(event.type):
+            self._write_behind.kick(live)
+        elif live.timer is None:
+            self._write_behind.note(live)
+
+    async def on_flush(self, session: Session) -> None:
+        """Make a checkpoint."""
+        await self.flush(session)
+
+    def on_disposed(self, session: Session) -> None:
+        """Store the rest of a session in the background, then let it go."""
+        live = self._live.get(session.id)
+        if live is None or live.session is not session:
+            return
+        del self._live[session.id]
+        self._retiring.add(live)
+        self._tasks.start_soon(self._retire_later, live)
+
+    async def _drain(self, live: Live, target: int | None = None) -> None:
+        """Store everything that is pending; with a target, unless a former write got that far."""
+        async with live.slot.queue:
+            if live.lost is not None:
+                raise live.lost
+            if not live.closed and live.durable < (live.session.seq if target is None else target):
+                await self.drain_queued(live)
+
+    async def _lose(self, live: Live, error: PersistenceError) -> None:
+        """Give up a session that somebody else's writes have overtaken (Z8)."""
+        _logger.warning("%s; %d events are dropped", error, live.pending)
+        live.lost = error
+        if live.slot.owner is live:
+            await live.slot.let_go()
+
+    async def _retire(self, live: Live) -> None:
+        """Store the rest of a session and give everything of it back."""
+        async with live.slot.queue:
+            await self.drain_queued(live)
+            live.closed = True
+            if live.slot.owner is live:
+                await live.slot.let_go()
+
+    async def _retire_later(self, live: Live) -> None:
+        try:
+            await self._retire(live)
+        except PersistenceError as error:
+            if live.lost is None:
+                _logger.warning("%s; it is tried again at the end", error)
+                return
+        self._retiring.discard(live)
+        self._forget(live)
+
+    def _forget(self, live: Live) -> None:
+        live.slot.users -= 1
+        self._slots.drop_if_idle(live.slot)
+
+
+def _tell_durable(live: Live) -> None:
+    durable = live.durable
+    for listener in live.listeners:
+        try:
+            listener(durable)
+        except Exception:
+            _logger.exception("a listener to session %r failed", live.session.id)

@@ -1,0 +1,52 @@
+"""From a store's specification to its backend: `jsonl:PATH`, `memory:`, or a plugin's scheme."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from persistence.errors import UnknownStoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from persistence.files import Files
+    from persistence.seam import SessionBackend
+
+ENTRY_POINT_GROUP = "acp_session_server.stores"
+
+
+def open_store(spec: str, *, files: Files | None = None, pack: bool = True) -> SessionBackend:
+    """Open the store that `spec` names: a scheme, a colon and, verbatim, a path (Z25).
+
+    Other schemes are looked up among the entry points of `acp_session_server.stores`; each names a
+    callable that takes the path and returns a backend.
+
+    Args:
+        spec: for instance `jsonl:/var/lib/sessions`.
+        files: the file layer of the JSONL backend; the operating system's by default.
+        pack: write runs of deltas as packed rows.
+
+    Raises:
+        UnknownStoreError: no backend has this scheme.
+        PersistenceError: the place cannot hold a store.
+    """
+    scheme, colon, path = spec.partition(":")
+    if colon and scheme == "memory" and not path:
+        from persistence.memory import MemoryBackend  # noqa: PLC0415 - a server needs one backend
+
+        return MemoryBackend()
+    if colon and scheme == "jsonl" and path:
+        from persistence.jsonl import JsonlBackend  # noqa: PLC0415 - as above
+
+        return JsonlBackend(path, files=files, pack=pack)
+    return _plugin(spec, scheme)(path)
+
+
+def _plugin(spec: str, scheme: str) -> Callable[[str], SessionBackend]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - rarely needed, slow to import
+
+    plugins = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    if scheme not in plugins:
+        raise UnknownStoreError(spec, ("jsonl:PATH", "memory:", *sorted(plugins)))
+    factory: Callable[[str], SessionBackend] = plugins[scheme].load()
+    return factory

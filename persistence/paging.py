@@ -1,0 +1,103 @@
+"""What a list shows: its order, its opaque keyset cursor, its filter by directory (Z21).
+
+Pages follow the key of the last row shown, not a position, so that sessions that come, go or move
+meanwhile are neither repeated nor lost among the rest.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import heapq
+import json
+import os.path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from persistence.errors import InvalidCursorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from persistence.seam import SessionSummary
+
+RowT = TypeVar("RowT", bound="Listed")
+
+
+class ListKey(NamedTuple):
+    """Sorts the latest session first, then by id."""
+
+    age: int
+    session_id: str
+
+    @classmethod
+    def of(cls, summary: SessionSummary, session_id: str) -> ListKey:
+        """Return the key of a session."""
+        return cls(-summary.updated_at, session_id)
+
+
+class Listed(Protocol):
+    """Something that has a place in the list."""
+
+    @property
+    def key(self) -> ListKey:
+        """Its place."""
+        ...
+
+
+def take_page(
+    rows: Iterable[RowT], cursor: str | None, limit: int
+) -> tuple[list[RowT], str | None]:
+    """Return the rows of one page, in order, and the cursor of the next.
+
+    Raises:
+        InvalidCursorError: no page gave this cursor.
+    """
+    after = None if cursor is None else decode_cursor(cursor)
+    rest = (row for row in rows if after is None or row.key > after)
+    page = heapq.nsmallest(limit + 1, rest, key=lambda row: row.key)
+    if len(page) <= limit:
+        return page, None
+    return page[:limit], encode_cursor(page[limit - 1].key)
+
+
+class DirectoryFilter:
+    """Tells whether a path is a given directory, however either is spelled (B23)."""
+
+    def __init__(self, cwd: str | None) -> None:
+        self._wanted = None if cwd is None else os.path.realpath(cwd)
+        # Sessions share few directories; resolving one costs a system call a component.
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, cwd: str | None) -> bool:
+        """Tell whether a session of this working directory is wanted."""
+        if self._wanted is None:
+            return True
+        if cwd is None:
+            return False
+        if cwd not in self._known:
+            self._known[cwd] = os.path.realpath(cwd) == self._wanted
+        return self._known[cwd]
+
+
+def encode_cursor(key: ListKey) -> str:
+    """Return the cursor of the page behind the row with this key."""
+    text = json.dumps([-key.age, key.session_id], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> ListKey:
+    """Return the key behind which a page starts.
+
+    Raises:
+        InvalidCursorError: no page gave this cursor.
+    """
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        value = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error, RecursionError) as error:
+        raise InvalidCursorError(cursor) from error
+    match value:
+        case [int(updated_at), str(session_id)] if type(updated_at) is int:
+            return ListKey(-updated_at, session_id)
+        case _:
+            raise InvalidCursorError(cursor)

@@ -1,0 +1,147 @@
+"""Reading and writing one slot through the primitives of a backend; its queue is held."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from persistence.errors import (
+    CorruptLogError,
+    SessionCollisionError,
+    SessionNotFoundError,
+    UnsupportedVersionError,
+)
+from session_core import Event, EventLogBuilder, compute_closers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from persistence.seam import SessionBackend, StoredLog
+    from persistence.tracking import Slot
+    from session_core import EventLog, Record, SessionHeader
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a load put right on the disk.
+
+    Attributes:
+        torn: what was cut off or completed at the end of the log; None if nothing.
+        closer_count: events that were appended to close an interrupted turn.
+    """
+
+    torn: str | None
+    closer_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSession:
+    """A stored session; `repaired` is None when its log was whole."""
+
+    header: SessionHeader
+    log: EventLog
+    repaired: RepairReport | None = None
+
+
+async def is_stored(backend: SessionBackend, session_id: str) -> bool:
+    """Tell whether a session is stored, in whatever state."""
+    try:
+        return await backend.load_stored(session_id) is not None
+    except (CorruptLogError, UnsupportedVersionError):
+        return True
+
+
+async def read_stored(backend: SessionBackend, session_id: str) -> StoredLog:
+    """Read a log, having seen that it is the right one.
+
+    Raises:
+        SessionNotFoundError: it is not stored.
+        CorruptLogError: committed bytes are damaged, or it is another session's.
+        UnsupportedVersionError: it is of another format version.
+    """
+    stored = await backend.load_stored(session_id)
+    if stored is None:
+        raise SessionNotFoundError(session_id)
+    if stored.header.id != session_id:
+        raise CorruptLogError(session_id, f"its header names session {stored.header.id!r}")
+    for problem in stored.problems:
+        _logger.warning("session %r: %s", session_id, problem)
+    return stored
+
+
+async def load_and_repair(
+    backend: SessionBackend,
+    slot: Slot,
+    check_header: Callable[[SessionHeader], None] | None = None,
+) -> LoadedSession:
+    """Load a session cold (contract 5.3): lock, read, repair durably, only then publish.
+
+    Whatever fails leaves the slot knowing nothing of the session, and the lock free.
+    """
+    session_id = slot.session_id
+    if slot.writer is None:
+        slot.writer = await backend.acquire_writer(session_id)
+    try:
+        stored = await read_stored(backend, session_id)
+        if check_header is not None:
+            check_header(stored.header)
+        closers = compute_closers(stored.log)
+        with anyio.CancelScope(shield=True):
+            await slot.writer.commit_repair(stored, closers)
+    except BaseException:
+        await slot.let_go()
+        raise
+    slot.header = stored.header
+    slot.loaded = _extended(stored.log, closers)
+    slot.cursor = len(slot.loaded)
+    slot.fold = None
+    return LoadedSession(stored.header, slot.loaded, _report(stored, len(closers)))
+
+
+async def store_batch(backend: SessionBackend, slot: Slot, records: Sequence[Record]) -> None:
+    """Store records behind what is stored, durably; run it shielded from cancellation.
+
+    Raises:
+        PersistenceError: nothing was stored, and the slot is as it was.
+    """
+    header = slot.header
+    if header is None:
+        raise SessionNotFoundError(slot.session_id)
+    if slot.writer is None:
+        writer = await backend.acquire_writer(slot.session_id, header)
+        if writer.materialized:
+            await writer.release()
+            raise SessionCollisionError(slot.session_id, "it is stored already")
+        slot.writer = writer
+    fold = slot.advanced_fold(header, records)
+    ends_turn = any(isinstance(record, Event) and record.type == "turn/end" for record in records)
+    await slot.writer.append_batch(header, records, fold.summary() if ends_turn else None)
+    slot.fold = fold
+    slot.cursor += sum(1 if isinstance(record, Event) else len(record) for record in records)
+
+
+def _extended(log: EventLog, closers: list[Event]) -> EventLog:
+    if not closers:
+        return log
+    builder = EventLogBuilder()
+    builder.extend(log.records())
+    builder.extend(closers)
+    return builder.build()
+
+
+def _report(stored: StoredLog, closer_count: int) -> RepairReport | None:
+    if stored.torn is None and not closer_count:
+        return None
+    torn = None if stored.torn is None else str(stored.torn)
+    _logger.warning(
+        "session %r was repaired: %s; %d events close its interrupted turn",
+        stored.header.id,
+        f"its end was put right ({torn})" if torn else "its end was whole",
+        closer_count,
+    )
+    return RepairReport(torn, closer_count)

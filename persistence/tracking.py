@@ -1,0 +1,154 @@
+"""What the coordinator remembers: a slot for each session id, and the live session in it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from persistence.summary import SummaryFold
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from persistence.errors import PersistenceError
+    from persistence.seam import Writer
+    from session_core import EventLog, Record, Session, SessionHeader
+
+
+class Slot:
+    """One session id in this process.
+
+    Attributes:
+        queue: operations on the id pass through it one by one, in the order they came.
+        users: how many operations and live sessions refer to the slot.
+        header: set while the id is tracked: from `create`, `load` or a live session's first flush.
+        cursor: events that are stored durably.
+        writer: the right to write; taken by `load` or with the first batch.
+        loaded: the log that `load` returned, until a live session claims it or it grows.
+        owner: the live session that writes here, once it has proven that it may.
+        loading: a cold load is under way; nobody may go live with this id.
+        fold: the summary of what is stored, once somebody has asked for it.
+    """
+
+    __slots__ = (
+        "cursor",
+        "fold",
+        "header",
+        "loaded",
+        "loading",
+        "owner",
+        "queue",
+        "session_id",
+        "users",
+        "writer",
+    )
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        # No checkpoint on a free lock: it would cost every flush a turn of the event loop.
+        self.queue = anyio.Lock(fast_acquire=True)
+        self.users = 0
+        self.header: SessionHeader | None = None
+        self.cursor = 0
+        self.writer: Writer | None = None
+        self.loaded: EventLog | None = None
+        self.owner: Live | None = None
+        self.loading = False
+        self.fold: SummaryFold | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing would be lost by dropping the slot."""
+        return self.users == 0 and self.header is None and self.owner is None
+
+    async def let_go(self) -> None:
+        """Know nothing of the id any more, and give the right to write back."""
+        writer = self.writer
+        self.header = None
+        self.cursor = 0
+        self.writer = None
+        self.loaded = None
+        self.owner = None
+        self.fold = None
+        if writer is not None:
+            with anyio.CancelScope(shield=True):
+                await writer.release()
+
+    def advanced_fold(self, header: SessionHeader, records: Sequence[Record]) -> SummaryFold:
+        """Return the summary of what is stored plus `records`, leaving the stored one as it is."""
+        if self.fold is None:
+            self.fold = SummaryFold(header)
+            if self.owner is not None:
+                self.fold.advance(self.owner.session.events.records(0, self.cursor))
+            elif self.loaded is not None:
+                self.fold.advance(self.loaded.records())
+        fold = self.fold.copy()
+        fold.advance(records)
+        return fold
+
+
+@dataclass(eq=False, slots=True)
+class Live:
+    """One live session of the core's store.
+
+    Attributes:
+        timer: set to end the wait of the write-behind that is under way; None when none is.
+        lost: why the session can never be flushed again; its later events are dropped.
+        closed: everything of it was stored and given back; later events are nobody's.
+        failure_logged: a background write failed, and no write has succeeded since.
+        listeners: told the durable seq after each flush.
+    """
+
+    session: Session
+    slot: Slot
+    timer: anyio.Event | None = None
+    lost: PersistenceError | None = None
+    closed: bool = False
+    failure_logged: bool = False
+    listeners: tuple[Callable[[int], None], ...] = ()
+
+    @property
+    def durable(self) -> int:
+        """Number of events that are known to be durable."""
+        return self.slot.cursor if self.slot.owner is self else 0
+
+    @property
+    def pending(self) -> int:
+        """Number of events that are still to be made durable."""
+        if self.closed or self.lost is not None:
+            return 0
+        return self.session.seq - self.durable
+
+
+class SlotTable:
+    """The slots of a process; one exists only while somebody has a use for it."""
+
+    def __init__(self) -> None:
+        self._slots: dict[str, Slot] = {}
+
+    def get(self, session_id: str) -> Slot:
+        """Return the slot of an id."""
+        slot = self._slots.get(session_id)
+        if slot is None:
+            slot = self._slots[session_id] = Slot(session_id)
+        return slot
+
+    def drop_if_idle(self, slot: Slot) -> None:
+        """Drop a slot that nobody uses."""
+        if slot.is_idle and self._slots.get(slot.session_id) is slot:
+            del self._slots[slot.session_id]
+
+    @asynccontextmanager
+    async def queued(self, session_id: str) -> AsyncIterator[Slot]:
+        """Hold the slot of an id, after everybody who asked before."""
+        slot = self.get(session_id)
+        slot.users += 1
+        try:
+            async with slot.queue:
+                yield slot
+        finally:
+            slot.users -= 1
+            self.drop_if_idle(slot)
