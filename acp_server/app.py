@@ -14,7 +14,6 @@ import anyio
 from acp_server.agents.ids import IdSource, TimeOrderedIds
 from acp_server.bridge.capabilities import Handshake
 from acp_server.rpc.peer import Peer
-from acp_server.transport.stdio import StdioTransport
 from persistence.errors import StoreShutdownError
 from session_core.clock import system_clock
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from acp_server.bridge.service import AcpService
     from acp_server.rpc.table import MethodTable
     from acp_server.transport.base import Transport
+    from acp_server.transport.stdio import StdioTransport
     from persistence import SessionBackend, SessionPersistence
     from session_core import Clock
 
@@ -142,14 +142,18 @@ class Server:
             await self._store_closed.wait()
 
 
-async def serve_stdio(config: ServerConfig) -> int:
-    """Serve the client on file descriptors 0 and 1 until it goes away or a signal comes.
+async def serve_stdio(config: ServerConfig, transport: StdioTransport) -> int:
+    """Serve the client of this process until it goes away or a signal comes.
+
+    Args:
+        config: The server.
+        transport: The process's stdin and stdout; opened before the agent was imported.
 
     Returns:
         The exit code: 0 after the end of input or SIGTERM, 130 after SIGINT.
     """
     code = 0
-    async with StdioTransport.open() as transport:
+    async with transport:
         server = Server(config, transport)
 
         async def watch() -> None:

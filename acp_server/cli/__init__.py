@@ -82,17 +82,20 @@ def _run_serve(options: argparse.Namespace) -> int:
     from acp_server.agents.errors import AgentsError  # noqa: PLC0415 - as above
     from acp_server.agents.loading import load_agent  # noqa: PLC0415 - as above
     from acp_server.app import ServerConfig, serve_stdio  # noqa: PLC0415 - as above
+    from acp_server.transport.stdio import StdioTransport  # noqa: PLC0415 - as above
 
+    if sys.stdin.isatty():
+        hint = f"{PROGRAM}: speaking ACP on stdin and stdout; an editor starts this command"
+        print(hint, file=sys.stderr)  # noqa: T201 - Z25: one hint for who runs it by hand
     _set_up_logging(options.log_level, options.log_file)
+    # Before the agent's module is imported: what it prints must not touch the wire.
+    transport = StdioTransport.open()
     try:
         agent = load_agent(options.agent)
     except AgentsError as error:
         raise UsageError(str(error)) from error
     store = options.store or f"jsonl:{_default_store()}"
-    if sys.stdin.isatty():
-        hint = f"{PROGRAM}: speaking ACP on stdin and stdout; an editor starts this command"
-        print(hint, file=sys.stderr)  # noqa: T201 - Z25: one hint for who runs it by hand
-    return anyio.run(serve_stdio, ServerConfig(agent=agent, store=store))
+    return anyio.run(serve_stdio, ServerConfig(agent=agent, store=store), transport)
 
 
 def _run_demo(options: argparse.Namespace) -> int:

@@ -81,11 +81,12 @@ class Screen:
     def _chunk(self, variant: str, update: Mapping[str, Any]) -> None:
         label, style = _CHUNKS[variant]
         content = update["content"]
-        text = content.get("text", f"[{content['type']}]")
+        text = content.get("text", f"[{content['type']}]").rstrip("\n")
         if self._open_label != label + update.get("messageId", ""):
             self._end_line()
             self._write(self._styled(f"{label:>{_LABEL_WIDTH}}  ", style or "heading"))
             self._open_label = label + update.get("messageId", "")
+            text = text.lstrip("\n")
         self._write(self._styled(text.replace("\n\n", "\n" + " " * (_LABEL_WIDTH + 2)), style))
 
     def _plan(self, update: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 Knows no method of ACP; `client.AcpClient` adds them.
 """
 
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -122,6 +123,11 @@ class RawClient:
         """Send SIGTERM. From here on, unanswered requests are no violation."""
         self._ended_by_test = True
         self._process_channel.process.terminate()
+
+    def interrupt(self) -> None:
+        """Send SIGINT, as Ctrl-C does. From here on, unanswered requests are no violation."""
+        self._ended_by_test = True
+        self._process_channel.process.send_signal(signal.SIGINT)
 
     async def close_stdin(self) -> None:
         """End the agent's input."""

@@ -15,6 +15,7 @@ from acp_server.agents.loading import load_agent
 from acp_server.app import ServerConfig, serve_stdio
 from acp_server.testing.server import CountedIds
 from acp_server.testing.sources import SteppingClock
+from acp_server.transport.stdio import StdioTransport
 
 
 def main() -> int:
@@ -24,13 +25,14 @@ def main() -> int:
     parser.add_argument("--agent", default="demo")
     parser.add_argument("--series", type=int, default=0)
     options = parser.parse_args()
+    transport = StdioTransport.open()
     config = ServerConfig(
         agent=load_agent(options.agent),
         store=options.store,
         clock=SteppingClock(),
         ids=CountedIds(options.series),
     )
-    return anyio.run(serve_stdio, config)
+    return anyio.run(serve_stdio, config, transport)
 
 
 if __name__ == "__main__":
