@@ -16,7 +16,6 @@ from session_core.events import Event
 from session_core.json_value import (
     MAX_SAFE_INT,
     FrozenDict,
-    frozen_dict_of,
     is_safe_int,
     is_seq_int,
     is_well_formed_text,
@@ -28,7 +27,11 @@ DELTA_KINDS: Final[tuple[DeltaKind, ...]] = ("text-delta", "reasoning-delta", "t
 
 CHUNK_EVENT: Final = "assistant/chunk"
 
+# Members are made by the million: straight from the base types, past constructors in Python.
 _make_event: Final = cast("Callable[[type[Event], tuple[Any, ...]], Event]", tuple.__new__)
+_blank: Final = cast("Callable[[type[FrozenDict]], FrozenDict]", dict.__new__)
+_fill: Final = cast("Callable[[FrozenDict, dict[str, Any]], None]", dict.update)
+_put: Final = cast("Callable[[FrozenDict, str, Any], None]", dict.__setitem__)
 
 
 class DeltaKey(NamedTuple):
@@ -42,53 +45,73 @@ class DeltaKey(NamedTuple):
     name: str | None = None
 
 
-def delta_data(key: DeltaKey, text: str) -> FrozenDict:
-    """Return the payload of the `assistant/chunk` event that carries `text`."""
-    kind, turn, step, index, call_id, name = key
+class DeltaShape:
+    """The repeated part of a run's members, from which each is made quickly."""
+
+    __slots__ = ("_chunk", "_data", "_text_field", "key")
+
+    def __init__(self, key: DeltaKey) -> None:
+        self.key = key
+        self._text_field = "argumentsDelta" if key.kind == "tool-call-delta" else "text"
+        chunk: dict[str, Any] = {"type": key.kind, "index": key.block_index}
+        if key.call_id is not None:
+            chunk["id"] = key.call_id
+        if key.name is not None:
+            chunk["name"] = key.name
+        # The text takes its place in the order of the keys; each member overwrites it.
+        self._chunk = chunk | {self._text_field: ""}
+        self._data: dict[str, Any] = {"turn": key.turn, "step": key.step, "chunk": None}
+
+    def event(self, text: str, seq: int, time: int) -> Event:
+        """Return the `assistant/chunk` event that carries `text`."""
+        chunk = _blank(FrozenDict)
+        _fill(chunk, self._chunk)
+        _put(chunk, self._text_field, text)
+        data = _blank(FrozenDict)
+        _fill(data, self._data)
+        _put(data, "chunk", chunk)
+        return _make_event(Event, (CHUNK_EVENT, seq, time, data, None, None))
+
+
+def delta_parts(data: Any) -> tuple[DeltaKey, Any] | None:
+    """Return key and text of an `assistant/chunk` payload that has exactly the fields of a delta.
+
+    Only which fields there are is looked at: what stands in them may still be wrong.
+    """
+    if not _is_plain_object(data) or len(data) != 3:
+        return None
+    chunk = data.get("chunk")
+    if not _is_plain_object(chunk) or "turn" not in data or "step" not in data:
+        return None
+    kind = chunk.get("type")
+    if kind == "text-delta" or kind == "reasoning-delta":
+        if len(chunk) == 3 and "index" in chunk and "text" in chunk:
+            return DeltaKey(kind, data["turn"], data["step"], chunk["index"]), chunk["text"]
+        return None
     if kind != "tool-call-delta":
-        chunk: dict[str, Any] = {"type": kind, "index": index, "text": text}
-    elif name is None:
-        chunk = {"type": kind, "index": index, "id": call_id, "argumentsDelta": text}
-    else:
-        chunk = {"type": kind, "index": index, "id": call_id, "name": name, "argumentsDelta": text}
-    return frozen_dict_of({"turn": turn, "step": step, "chunk": frozen_dict_of(chunk)})
+        return None
+    return _call_delta_parts(data["turn"], data["step"], chunk)
 
 
-def delta_event(key: DeltaKey, text: str, seq: int, time: int) -> Event:
-    """Return the `assistant/chunk` event that carries `text`."""
-    return _make_event(Event, (CHUNK_EVENT, seq, time, delta_data(key, text), None, None))
+def _call_delta_parts(turn: Any, step: Any, chunk: dict[str, Any]) -> tuple[DeltaKey, Any] | None:
+    # A name that is null would be lost in the key, where None says that there is none.
+    name = chunk.get("name")
+    if len(chunk) != (4 if name is None else 5) or not chunk.keys() >= _CALL_FIELDS:
+        return None
+    key = DeltaKey("tool-call-delta", turn, step, chunk["index"], chunk["id"], name)
+    return key, chunk["argumentsDelta"]
 
 
-_SHAPES: Final[dict[frozenset[str], tuple[DeltaKind, ...]]] = {
-    frozenset({"type", "index", "text"}): ("text-delta", "reasoning-delta"),
-    frozenset({"type", "index", "id", "argumentsDelta"}): ("tool-call-delta",),
-    frozenset({"type", "index", "id", "name", "argumentsDelta"}): ("tool-call-delta",),
-}
+_CALL_FIELDS: Final = frozenset({"type", "index", "id", "argumentsDelta"})
 
 
 def split_delta(data: Any) -> tuple[DeltaKey, str] | None:
     """Return key and text of an `assistant/chunk` payload that has exactly the shape of a delta.
 
-    `None` for all other payloads; the numbers may be of any JSON number type.
+    The numbers in it may be of any JSON number type.
     """
-    if not _is_plain_object(data) or len(data) != 3:
-        return None
-    chunk = data.get("chunk")
-    if not _is_plain_object(chunk):
-        return None
-    kind = chunk.get("type")
-    if type(kind) is not str or kind not in _SHAPES.get(frozenset(chunk), ()):
-        return None
-    text = chunk["argumentsDelta"] if kind == "tool-call-delta" else chunk["text"]
-    key = DeltaKey(
-        kind, data.get("turn"), data.get("step"), chunk["index"], chunk.get("id"), chunk.get("name")
-    )
-    if not _is_text(text) or not _is_sound_key(key):
-        return None
-    # A name that is present and null is no name at all; the shape has it only as a string.
-    if "name" in chunk and key.name is None:
-        return None
-    return key, text
+    parts = delta_parts(data)
+    return parts if parts and _is_text(parts[1]) and _is_sound_key(parts[0]) else None
 
 
 def is_same_run(one: DeltaKey, other: DeltaKey) -> bool:
@@ -171,16 +194,17 @@ class ChunkRun:
         return len(self.texts)
 
     def __iter__(self) -> Iterator[Event]:
+        shape = DeltaShape(self.key)
         times = accumulate(self.gaps, initial=self.time0)
         for seq, time, text in zip(
             range(self.seq0, self.stop), islice(times, 1, None), self.texts, strict=True
         ):
-            yield delta_event(self.key, text, seq, time)
+            yield shape.event(text, seq, time)
 
     def event(self, k: int) -> Event:
         """Return member `k` as an event, 0 <= k < len(self)."""
         time = self.time0 + sum(self.gaps[: k + 1])
-        return delta_event(self.key, self.texts[k], self.seq0 + k, time)
+        return DeltaShape(self.key).event(self.texts[k], self.seq0 + k, time)
 
     def slice(self, start_seq: int, stop_seq: int) -> "ChunkRun":
         """Return the run of the members with start_seq <= seq < stop_seq; at least one is."""
@@ -225,19 +249,14 @@ def _run_problem(run: ChunkRun) -> str | None:
 
 
 def _time_problem(time0: int, gaps: tuple[int, ...]) -> str | None:
-    if not is_safe_int(time0) or set(map(type, gaps)) != {int}:
-        return "its times must be safe integers"
-    if min(gaps) >= 0:
-        # The usual case, a clock that did not step back: the last time bounds them all.
-        lowest, highest = time0, time0 + sum(gaps)
-    else:
-        times = list(accumulate(gaps, initial=time0))
-        lowest, highest = min(times), max(times)
-        if min(gaps) < -MAX_SAFE_INT:
-            return "its time gaps must be safe integers"
-    if max(gaps) > MAX_SAFE_INT or lowest < -MAX_SAFE_INT or highest > MAX_SAFE_INT:
-        return "its times must be safe integers"
-    return None
+    if is_safe_int(time0) and set(map(type, gaps)) == {int}:
+        total = sum(gaps)
+        # The usual case, a clock that never stepped back: then the last time bounds all others.
+        if min(gaps) >= 0 and total <= MAX_SAFE_INT and time0 + total <= MAX_SAFE_INT:
+            return None
+        if all(map(is_safe_int, gaps)) and all(map(is_safe_int, accumulate(gaps, initial=time0))):
+            return None
+    return "its times and the gaps between them must be safe integers"
 
 
 def _is_sound_key(key: DeltaKey) -> bool:

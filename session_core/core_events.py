@@ -219,7 +219,7 @@ APPEND_CHECKS: Final[dict[str, Check]] = {
             "parentCallId": text,
             "subCallId": text,
             "name": text,
-            "arguments": text,
+            "arguments": anything,
             "isError": flag,
             "resultSummary": text,
         }

@@ -7,7 +7,7 @@ A trace looks at each candidate before it is committed (`check`) and follows wha
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from session_core.chunks import ChunkRun
+from session_core.chunks import CHUNK_EVENT, ChunkRun
 from session_core.errors import InvariantViolationError
 from session_core.events import Event
 from session_core.log import Events, records_of
@@ -48,7 +48,17 @@ class InvariantTrace:
 
     def check_run(self, run: ChunkRun) -> None:
         """Check that the deltas of `run` may come next: they stand or fall together."""
-        self.check(run.event(0))
+        rule = self.step_problem(run.turn, run.step)
+        if run.seq0 <= self.last_seq:
+            rule = f"seq must be above {self.last_seq}"
+        if rule:
+            raise InvariantViolationError(CHUNK_EVENT, run.seq0, rule)
+
+    def step_problem(self, turn: int, step: int) -> str | None:
+        """Return what is wrong with an event that names this turn and step."""
+        if self.step is None or step != self.step or turn != self.turn:
+            return f"turn {turn} step {step} is not the open one, turn {self.turn} step {self.step}"
+        return None
 
     def advance(self, event: Event) -> None:
         """Follow an event that was committed."""
@@ -132,12 +142,7 @@ def _check_step_start(trace: InvariantTrace, data: Any, _event: Event) -> str | 
 
 
 def _check_inside_step(trace: InvariantTrace, data: Any, _event: Event) -> str | None:
-    if trace.step is None or data["step"] != trace.step or data["turn"] != trace.turn:
-        return (
-            f"turn {data['turn']} step {data['step']} is not the open one, "
-            f"turn {trace.turn} step {trace.step}"
-        )
-    return None
+    return trace.step_problem(data["turn"], data["step"])
 
 
 def _check_tool_result(trace: InvariantTrace, data: Any, event: Event) -> str | None:

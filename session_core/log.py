@@ -13,7 +13,7 @@ from itertools import islice
 from operator import sub
 from typing import Final, TypeAlias, overload
 
-from session_core.chunks import ChunkRun, DeltaKey, delta_event, is_same_run, trusted_run
+from session_core.chunks import ChunkRun, DeltaKey, DeltaShape, is_same_run, trusted_run
 from session_core.events import Event
 
 Record: TypeAlias = Event | ChunkRun
@@ -23,19 +23,36 @@ _MAX_OPEN_MEMBERS: Final = 512
 
 
 class OpenRun:
-    """The run at the end of a growing log. It becomes a `ChunkRun` when the next record follows."""
+    """The run at the end of a growing log. It becomes a `ChunkRun` when the next record follows.
 
-    __slots__ = ("key", "seq0", "texts", "times")
+    What its members have in common stands in slots of its own: each delta is held against it.
+    """
+
+    __slots__ = (
+        "call_id",
+        "index",
+        "key",
+        "kind",
+        "name",
+        "seq0",
+        "shape",
+        "step",
+        "texts",
+        "times",
+        "turn",
+    )
 
     def __init__(self, key: DeltaKey, seq0: int) -> None:
         self.key = key
+        self.kind, self.turn, self.step, self.index, self.call_id, self.name = key
+        self.shape = DeltaShape(key)
         self.seq0 = seq0
         self.texts: list[str] = []
         self.times: list[int] = []
 
     def event(self, k: int) -> Event:
         """Return member `k` as an event."""
-        return delta_event(self.key, self.texts[k], self.seq0 + k, self.times[k])
+        return self.shape.event(self.texts[k], self.seq0 + k, self.times[k])
 
     def slice(self, start_seq: int, stop_seq: int) -> ChunkRun:
         """Return a packed copy of the members with start_seq <= seq < stop_seq."""
@@ -68,6 +85,13 @@ class EventLog:
         self._records.append(record)
         self._starts.append(self._length)
         self._length += 1 if isinstance(record, Event) else len(record)
+
+    def _moved(self) -> "EventLog":
+        log = EventLog()
+        log._records, self._records = self._records, []
+        log._starts, self._starts = self._starts, []
+        log._length, self._length = self._length, 0
+        return log
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -122,23 +146,28 @@ class GrowingLog(EventLog):
 
     __slots__ = ("open_run",)
 
-    def __init__(self, records: Iterable[Record] = ()) -> None:
+    def __init__(self, seed: EventLog | None = None) -> None:
         super().__init__()
         self.open_run: OpenRun | None = None
-        for record in records:
-            self._push(record)
+        if seed is not None:
+            for record in seed.records():
+                self._push(record)
 
     def add(self, record: Record) -> None:
         """Append a record; its first seq is the log's length."""
         self._seal()
         self._push(record)
 
-    def add_delta(self, key: DeltaKey, text: str, time: int) -> None:
-        """Append a delta chunk, to the open run if that has the same key."""
+    def run_for(self, key: DeltaKey) -> OpenRun:
+        """Return the run that a delta with this key joins: the open one, or one yet to open."""
         run = self.open_run
-        if run is None or not is_same_run(run.key, key):
+        return run if run is not None and is_same_run(run.key, key) else OpenRun(key, self._length)
+
+    def add_delta(self, run: OpenRun, text: str, time: int) -> None:
+        """Append a delta chunk to `run`, which came from `run_for` after the last append."""
+        if run is not self.open_run:
             self._seal()
-            self.open_run = run = OpenRun(key, self._length)
+            self.open_run = run
             self._records.append(run)
             self._starts.append(self._length)
         run.texts.append(text)
@@ -146,6 +175,11 @@ class GrowingLog(EventLog):
         self._length += 1
         if len(run.texts) == _MAX_OPEN_MEMBERS:
             self._seal()
+
+    def finish(self) -> EventLog:
+        """Return what has been added as a log that grows no more; this one is empty then."""
+        self._seal()
+        return self._moved()
 
     def _seal(self) -> None:
         if self.open_run is not None:

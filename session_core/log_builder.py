@@ -16,10 +16,7 @@ from session_core.vocabulary import CORE_VOCABULARY, Vocabulary
 
 
 class EventLogBuilder:
-    """Takes events in log order and gives the packed log of them.
-
-    A builder is used for one log; after `build` it is not used again.
-    """
+    """Takes events in log order and gives the packed log of them."""
 
     def __init__(self, vocabulary: Vocabulary = CORE_VOCABULARY) -> None:
         self._vocabulary = vocabulary
@@ -66,8 +63,8 @@ class EventLogBuilder:
             self.add(entry)
 
     def build(self) -> EventLog:
-        """Return the log."""
-        return self._log.prefix()
+        """Return the log of what was added; the builder is empty then."""
+        return self._log.finish()
 
     def _add_run(self, run: ChunkRun, index: int) -> None:
         if run.seq0 != index:
@@ -83,7 +80,7 @@ class EventLogBuilder:
             self._log.add(event)
             return
         key, text = delta
-        self._log.add_delta(key, text, event.time)
+        self._log.add_delta(self._log.run_for(key), text, event.time)
 
 
 def _detached(entry: Event | Mapping[str, Any]) -> Event:

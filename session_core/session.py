@@ -12,8 +12,7 @@ from session_core.chunks import (
     DELTA_KINDS,
     DeltaKey,
     DeltaKind,
-    delta_event,
-    split_delta,
+    delta_parts,
 )
 from session_core.clock import Clock, system_clock
 from session_core.errors import HeaderError, NotJsonError, PayloadError, SeedError, SurfaceError
@@ -157,7 +156,7 @@ class Session:
             ReentrantAppendError: An observer or validator of this session made the call.
             InvariantViolationError: The order of turns, steps and calls forbids it.
         """
-        if type == CHUNK_EVENT and intent is None and (delta := split_delta(data)):
+        if type == CHUNK_EVENT and intent is None and (delta := delta_parts(data)):
             key, text = delta
             return self.append_delta(
                 key.turn, key.step, key.kind, key.block_index, text, key.call_id, key.name
@@ -184,37 +183,38 @@ class Session:
         """
         log = self._log
         run = log.open_run
-        if run is not None:
-            key = run.key
-            # By identity: it is quick, and unlike equality it does not take True for 1. Whatever is
-            # not identical takes the way of a new run, which checks it.
-            is_next = (
-                key.block_index is index
-                and key.kind is kind
-                and key.step is step
-                and key.turn is turn
-                and key.call_id is call_id
-                and key.name is name
-            )
-        else:
-            is_next = False
-        if not is_next:
+        # By identity: that is quick, and unlike equality it does not take True for 1. What is equal
+        # but not identical goes the way of a new run, where it is checked.
+        continues = (
+            run is not None
+            and run.index is index
+            and run.kind is kind
+            and run.step is step
+            and run.turn is turn
+            and run.call_id is call_id
+            and run.name is name
+        )
+        if run is None or not continues:
             key = DeltaKey(kind, turn, step, index, call_id, name)
             if not _is_legal_key(key):
                 return self._append(CHUNK_EVENT, _loose_delta_data(key, text), None)
-        if type(text) is not str or not is_well_formed_text(text):
-            return self._append(CHUNK_EVENT, _loose_delta_data(key, text), None)
+            run = log.run_for(key)
+        if type(text) is not str or not (text.isascii() or is_well_formed_text(text)):
+            return self._append(CHUNK_EVENT, _loose_delta_data(run.key, text), None)
         publication = self._publication
         if publication is None:
-            event = delta_event(key, text, len(log), self._clock())
-            log.add_delta(key, text, event.time)
+            event = run.shape.event(text, len(log), self._clock())
+            log.add_delta(run, text, event.time)
             self._view = None
             return event
         publication.begin(self._header.id, CHUNK_EVENT)
         try:
-            event = delta_event(key, text, len(log), self._clock())
-            observers = publication.vet(event)
-            log.add_delta(key, text, event.time)
+            time = self._clock()
+            event = run.shape.event(text, len(log), time)
+            # Nothing was committed since the delta that this one continues, so the trace, which
+            # passed that one, has nothing to add.
+            observers = publication.vet(event, in_order=continues)
+            log.add_delta(run, text, time)
             self._view = None
             publication.notify(observers, event)
         finally:
@@ -267,7 +267,7 @@ def _seeded_log(
 ) -> GrowingLog:
     """Return the seed as a log, its surface events played on `surface`."""
     if isinstance(seed, EventLog):
-        log = GrowingLog(seed.records())
+        log = GrowingLog(seed)
         for record in log.records():
             if isinstance(record, Event):
                 _seed_surface(record, surface, log)
@@ -277,7 +277,7 @@ def _seeded_log(
         record = builder.add(entry)
         if isinstance(record, Event):
             _seed_surface(record, surface, builder.log)
-    return GrowingLog(builder.log.records())
+    return GrowingLog(builder.build())
 
 
 def _seed_surface(event: Event, surface: Surface, log: EventLog) -> None:
