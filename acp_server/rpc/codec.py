@@ -8,7 +8,6 @@ more. This module knows nothing of requests and responses.
 import json
 import math
 import re
-from collections.abc import Iterator
 from typing import Any, Final
 
 import orjson
@@ -50,15 +49,12 @@ def parse_frame(frame: bytes) -> Any:
         value = orjson.loads(frame)
     except ValueError:
         return _parse_carefully(frame)
-    return _parse_carefully(frame) if _may_have_lost_digits(value) else value
+    return _parse_carefully(frame) if _reaches(value, float, _MAX_PLAIN_FLOAT) else value
 
 
 def has_unsafe_integer(value: Any) -> bool:
     """Whether an integer beyond ±2^53 is anywhere inside `value`."""
-    return any(
-        type(number) is int and not -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER
-        for number in _numbers_in(value)
-    )
+    return _reaches(value, int, MAX_SAFE_INTEGER + 1)
 
 
 def encode_value(value: Any) -> bytes:
@@ -114,23 +110,21 @@ def _parse_finite_float(text: str) -> float:
     return number
 
 
-def _may_have_lost_digits(value: Any) -> bool:
-    return any(
-        type(number) is float and not -_MAX_PLAIN_FLOAT < number < _MAX_PLAIN_FLOAT
-        for number in _numbers_in(value)
-    )
+def _reaches(value: Any, kind: type[int | float], limit: float) -> bool:
+    """Whether a number of this very kind is ±`limit` or beyond, anywhere in a parsed value.
 
-
-def _numbers_in(value: Any) -> Iterator[int | float]:
-    """Yield all numbers of a parsed value; without recursion, since it may be deep."""
+    Without recursion, since the value may be deep; it is run over every frame, so it is plain.
+    """
     containers: list[Any] = [[value]]
     for container in containers:
         for item in container.values() if type(container) is dict else container:
-            kind = type(item)
-            if kind is dict or kind is list:
+            found = type(item)
+            if found is kind:
+                if not -limit < item < limit:
+                    return True
+            elif found is dict or found is list:
                 containers.append(item)
-            elif kind is int or kind is float:
-                yield item
+    return False
 
 
 def _replace_surrogates(value: Any) -> Any:

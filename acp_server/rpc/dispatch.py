@@ -5,8 +5,9 @@ this module before that is answered (Z34). Only the library's inner dispatcher i
 envelopes are ours, since its own accept too much and say too much.
 """
 
+import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from jsonrpcserver.async_dispatcher import dispatch_request  # noqa: TID251 - the one place
 from jsonrpcserver.codes import ERROR_METHOD_NOT_FOUND  # noqa: TID251 - the one place
@@ -20,6 +21,8 @@ from acp_server.rpc.failures import FailureLog
 from acp_server.rpc.table import Handler, MethodTable, Params, RequestContext
 
 LibraryMethod = Callable[[RequestContext, Params], Awaitable[Result]]
+
+_SIGNATURE: Final = inspect.signature(lambda context, params: None)
 
 
 class Dispatcher:
@@ -65,6 +68,8 @@ def _library_method(handler: Handler, failures: FailureLog) -> LibraryMethod:
             return Error(refusal.code, refusal.message, refusal.data)
         return Success({} if result is None else result)
 
+    # The library asks for the signature at each call; found here, it need not be worked out.
+    call.__signature__ = _SIGNATURE  # type: ignore[attr-defined]
     return call
 
 

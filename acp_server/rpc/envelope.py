@@ -4,8 +4,7 @@
 caller needs no error handling. Nothing of a bad frame but its id is ever said back.
 """
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from acp_server.rpc.codec import ParseError, encode_value, has_unsafe_integer, parse_frame
 from acp_server.rpc.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RpcError
@@ -17,8 +16,7 @@ CANCEL_REQUEST: Final = "$/cancel_request"
 BATCH_REFUSED: Final = RpcError.invalid_request("JSON-RPC batches are not supported").message
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A call that is owed exactly one response."""
 
     id: RequestId
@@ -26,16 +24,14 @@ class Request:
     params: Params
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(NamedTuple):
     """A call that is never answered."""
 
     method: str
     params: Params
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """An answer to a request of ours, or what looks like one. Never answered.
 
     Attributes:
@@ -49,8 +45,7 @@ class Response:
     error: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Invalid:
+class Invalid(NamedTuple):
     """A frame to be refused.
 
     Attributes:

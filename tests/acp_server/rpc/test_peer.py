@@ -118,8 +118,9 @@ async def test_an_id_in_flight_cannot_be_used_again_until_it_is_answered(
 async def test_equal_looking_ids_of_other_kinds_are_other_ids(serving: "Serving") -> None:
     async with serving({"forever": forever}) as client:
         client.write(*(client.request(key, "forever") for key in (1, "1", None, 0)))
-        client.write(client.notification("$/cancel_request", {"requestId": "1"}))
-        assert (await client.frame())["id"] == "1"
+        for key in ("1", 0, None, 1):
+            client.write(client.notification("$/cancel_request", {"requestId": key}))
+            assert (await client.frame())["id"] == key
 
 
 @pytest.mark.case("B27")
@@ -279,6 +280,11 @@ async def test_requests_beyond_the_limit_in_flight_are_refused(
         client.write(*(client.request(key, "forever") for key in (1, 2, 3)))
         refused = await client.frame()
         assert (refused["id"], refused["error"]["code"]) == (3, -32603)
+        client.write(client.notification("$/cancel_request", {"requestId": 1}))
+        assert (await client.frame())["id"] == 1
+        assert await client.lives()
+        client.write(client.notification("$/cancel_request", {"requestId": 2}))
+        assert (await client.frame())["id"] == 2
 
 
 async def test_a_client_that_does_not_read_stops_the_reading_and_not_the_memory(

@@ -111,8 +111,9 @@ async def test_a_handler_that_finishes_in_spite_of_its_cancel_sends_its_result(
 
 
 async def test_at_the_end_of_input_the_hook_runs_while_handlers_can_still_answer(
-    serving: "Serving",
+    serving: "Serving", monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("acp_server.rpc.peer._HANDLER_GRACE_S", 0.01)
     disposed = anyio.Event()
 
     async def prompt(_context: RequestContext, _params: Params) -> Params:
@@ -195,7 +196,10 @@ class TeardownError(Exception):
 
 
 @pytest.mark.parametrize("failing", ["on_eof", "methods"])
-async def test_what_a_hook_raises_is_raised_after_all_tasks_have_ended(failing: str) -> None:
+async def test_what_a_hook_raises_is_raised_after_all_tasks_have_ended(
+    failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acp_server.rpc.peer._HANDLER_GRACE_S", 0.01)
     ours, theirs = memory_transport_pair()
     ended = anyio.Event()
 
