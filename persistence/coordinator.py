@@ -159,8 +159,9 @@ class SessionPersistence:
             SessionLiveError: it is live here with an open turn.
         """
         async with self._slots.queued(session_id) as slot:
-            if slot.owner is not None:
-                return await self._load_live(slot, slot.owner)
+            owner = await self._sessions.settled_owner(slot)
+            if owner is not None:
+                return await self._load_live(slot, owner)
             slot.loading = True
             try:
                 return await load_and_repair(self._backend, slot, check_header)
@@ -223,9 +224,9 @@ class SessionPersistence:
             StoreWriteError: something was left behind.
         """
         async with self._slots.queued(session_id) as slot:
-            if slot.owner is not None:
+            if await self._sessions.settled_owner(slot) is not None:
                 raise SessionLiveError(session_id, "be deleted")
-            if slot.header is not None and not slot.cursor:
+            if slot.header is not None and slot.writer is None:
                 # Created, and never given an event.
                 await slot.let_go()
                 return
@@ -289,7 +290,7 @@ class SessionPersistence:
         if not batch:
             return
         async with self._slots.queued(session_id) as slot:
-            if slot.owner is not None:
+            if await self._sessions.settled_owner(slot) is not None:
                 raise SessionLiveError(session_id, "be appended to from elsewhere")
             if slot.header is None:
                 await load_and_repair(self._backend, slot)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from persistence.seam import SessionBackend
-    from persistence.tracking import SlotTable
+    from persistence.tracking import Slot, SlotTable
     from session_core import Event, Session
 
 _logger = logging.getLogger(__name__)
@@ -69,6 +69,16 @@ class LiveSessions(StoreListener):
         target = session.seq
         if live.durable < target:
             await self._drain(live, target)
+
+    async def settled_owner(self, slot: Slot) -> Live | None:
+        """Return who owns a slot, once a session that is on its way out is out; its queue is held.
+
+        Raises:
+            PersistenceError: what is left of that session could not be stored.
+        """
+        if slot.owner in self._retiring:
+            await self._retire_queued(slot.owner)
+        return slot.owner
 
     async def drain_queued(self, live: Live) -> None:
         """Store everything that is pending; the slot's queue is held.
@@ -190,10 +200,13 @@ class LiveSessions(StoreListener):
     async def _retire(self, live: Live) -> None:
         """Store the rest of a session and give everything of it back."""
         async with live.slot.queue:
-            await self.drain_queued(live)
-            live.closed = True
-            if live.slot.owner is live:
-                await live.slot.let_go()
+            await self._retire_queued(live)
+
+    async def _retire_queued(self, live: Live) -> None:
+        await self.drain_queued(live)
+        live.closed = True
+        if live.slot.owner is live:
+            await live.slot.let_go()
 
     async def _retire_later(self, live: Live) -> None:
         try:

@@ -46,6 +46,9 @@ _MAX_THREADS = 8
 _LOCK_WAIT_S = 2.0
 _LOCK_POLL_S = 0.05
 
+# How often a session may be deleted between our finding it and our locking it.
+_MAX_VANISHINGS = 10
+
 _OLD_BUCKET = re.compile(r"cwd-[0-9a-f]{12}")
 
 
@@ -128,7 +131,7 @@ class JsonlBackend:
 
     def _try_writer(self, session_id: str, header: SessionHeader | None) -> JsonlWriter | FileLock:
         """Return a writer, or the lock that somebody else holds."""
-        while True:
+        for _ in range(_MAX_VANISHINGS):
             paths = self._find(session_id) or self._new_paths(session_id, header)
             lock = FileLock(self._files, paths.lock, paths.pid)
             try:
@@ -146,6 +149,7 @@ class JsonlBackend:
                 return writer
             # Deleted while we came to the lock.
             writer.release_now()
+        raise SessionLockedError(session_id, None)
 
     def _writer(self, session_id: str, paths: SessionPaths, lock: FileLock) -> JsonlWriter:
         writer = JsonlWriter(

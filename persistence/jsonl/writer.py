@@ -50,6 +50,7 @@ class JsonlWriter:
         self._pack = pack
         self._run = run
         self._on_released = on_released
+        self._released = False
         self._log = LogFile(files, session_id, paths)
 
     @property
@@ -83,7 +84,11 @@ class JsonlWriter:
         await self._run(self.release_now)
 
     def release_now(self) -> None:
-        """Give the lock back; blocks briefly. A session never stored leaves nothing behind."""
+        """Give the lock back; blocks briefly. What is not stored leaves nothing behind."""
+        if self._released:
+            # Without the lock nothing here is ours any more.
+            return
+        self._released = True
         try:
             if not self._materialized:
                 self._remove_directory()

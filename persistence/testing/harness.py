@@ -1,0 +1,225 @@
+"""What the checks need from a backend, and the small tools they are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+import anyio
+
+from persistence.errors import StoreWriteError
+from session_core import APPEND, Event, SessionHeader, SessionId, SurfaceIntent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from persistence.seam import (
+        EntryPage,
+        Location,
+        SessionBackend,
+        SessionSummary,
+        StoredLog,
+        Writer,
+    )
+    from session_core import Record, Session
+
+CWD = "/work/project"
+
+FnT = TypeVar("FnT", bound=Callable[..., Any])
+ErrorT = TypeVar("ErrorT", bound=BaseException)
+
+
+class BackendHarness(Protocol):
+    """One place of storage, and hands that can reach into it behind the backend's back."""
+
+    def open(self) -> SessionBackend:
+        """Open the place as a process of its own would; short lock waits are welcome."""
+        ...
+
+    def tear(self, session_id: str) -> None:
+        """Leave half a record at the end of a log, as a crash does."""
+        ...
+
+    def damage(self, session_id: str) -> None:
+        """Make a record in the middle of a log unreadable."""
+        ...
+
+    def grow(self, session_id: str) -> None:
+        """Append something to a log as a writer would that respects no lock."""
+        ...
+
+    def contents(self, session_id: str) -> object:
+        """Return all that is stored of a log, to be compared."""
+        ...
+
+
+Check: TypeAlias = Callable[[BackendHarness], Awaitable[None]]
+
+
+class _Marks:
+    """What a check may be marked with. Not pytest's marks: a strict one knows only its own."""
+
+    def case(self, *ids: str) -> Callable[[FnT], FnT]:
+        """Name the cases of docs/spec/cases.md that a check holds."""
+
+        def mark(check: FnT) -> FnT:
+            check.cases = ids  # type: ignore[attr-defined]  # for whoever wants to know
+            return check
+
+        return mark
+
+
+mark = _Marks()
+
+
+def check_name(check: Check) -> str:
+    """Return a check's sentence, for the test's id."""
+    return getattr(check, "__name__", "check")
+
+
+def expect(found: object, wanted: object) -> None:
+    """Raise unless both are equal."""
+    if found != wanted:
+        msg = f"found {found!r}, wanted {wanted!r}"
+        raise AssertionError(msg)
+
+
+class Raised:
+    """What a `refusing` block caught."""
+
+    error: Any = None
+
+
+@contextmanager
+def refusing(error_type: type[BaseException]) -> Iterator[Raised]:
+    """Raise unless the block raises `error_type`; what was raised is kept in `error`."""
+    raised = Raised()
+    try:
+        yield raised
+    except error_type as error:
+        raised.error = error
+    else:
+        msg = f"{error_type.__name__} was not raised"
+        raise AssertionError(msg)
+
+
+def header(session_id: str, cwd: str | None = CWD, created_at: int = 1000) -> SessionHeader:
+    """Return a session's header."""
+    return SessionHeader(SessionId(session_id), created_at, cwd)
+
+
+def turn_events(turn: int, start: int, *, text: str = "hello", time: int = 2000) -> list[Event]:
+    """Return a small closed turn, `start` being the seq of its first event."""
+    trigger = {"kind": "message", "source": {"kind": "user"}}
+    prompt = {"content": [{"type": "text", "text": text}], "source": {"kind": "user"}}
+    bodies: list[tuple[str, dict[str, Any], Any]] = [
+        ("turn/start", {"turn": turn, "trigger": trigger}, None),
+        ("user/message", prompt, "append"),
+        ("turn/end", {"turn": turn, "reason": {"kind": "completed"}}, None),
+    ]
+    return [
+        Event(event_type, start + offset, time + offset, data, None, op)  # type: ignore[arg-type]
+        for offset, (event_type, data, op) in enumerate(bodies)
+    ]
+
+
+def begin_turn(session: Session, text: str = "hello") -> int:
+    """Append the beginning of a turn, with its prompt; return its number."""
+    turn = 1 + sum(1 for event in session.events if event.type == "turn/start")
+    trigger = {"kind": "message", "source": {"kind": "user"}}
+    session.append("turn/start", {"turn": turn, "trigger": trigger})
+    prompt = {"content": [{"type": "text", "text": text}], "source": {"kind": "user"}}
+    session.append("user/message", prompt, APPEND)
+    return turn
+
+
+def write_turn(session: Session, text: str = "hello", *, deltas: int = 5) -> None:
+    """Append a whole turn with a streamed answer."""
+    turn = begin_turn(session, text)
+    session.append("step/start", {"turn": turn, "step": 1})
+    first = session.seq
+    for k in range(deltas):
+        session.append_delta(turn, 1, "text-delta", 0, f"token {k} ")
+    answer = {
+        "turn": turn,
+        "step": 1,
+        "content": [{"type": "text", "text": "".join(f"token {k} " for k in range(deltas))}],
+        "provenance": {"provider": "agent", "model": "test"},
+    }
+    intent = SurfaceIntent("append", range(first, session.seq))
+    session.append("assistant/message", answer, intent)
+    session.append("step/end", {"turn": turn, "step": 1})
+    end_turn(session, turn)
+
+
+def end_turn(session: Session, turn: int) -> None:
+    """Append the end of a turn."""
+    session.append("turn/end", {"turn": turn, "reason": {"kind": "completed"}})
+
+
+class FailingBackend:
+    """A backend whose appends fail while `failing` is set, with nothing written.
+
+    Attributes:
+        failing: whether appends fail.
+        appends: how many batches were asked for, failed ones included.
+        attempted: set by the first of them.
+    """
+
+    def __init__(self, inner: SessionBackend) -> None:
+        self._inner = inner
+        self.failing = False
+        self.appends = 0
+        self.attempted = anyio.Event()
+
+    def locate(self, header: SessionHeader) -> Location | None:
+        """See `SessionBackend.locate`."""
+        return self._inner.locate(header)
+
+    async def load_stored(self, session_id: str) -> StoredLog | None:
+        """See `SessionBackend.load_stored`."""
+        return await self._inner.load_stored(session_id)
+
+    async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
+        """See `SessionBackend.list_page`."""
+        return await self._inner.list_page(cwd, cursor, limit)
+
+    async def acquire_writer(self, session_id: str, header: SessionHeader | None = None) -> Writer:
+        """See `SessionBackend.acquire_writer`."""
+        return _FailingWriter(self, await self._inner.acquire_writer(session_id, header))
+
+    async def close(self) -> None:
+        """See `SessionBackend.close`."""
+        await self._inner.close()
+
+
+class _FailingWriter:
+    def __init__(self, backend: FailingBackend, inner: Writer) -> None:
+        self._backend = backend
+        self._inner = inner
+
+    @property
+    def materialized(self) -> bool:
+        return self._inner.materialized
+
+    async def append_batch(
+        self,
+        header: SessionHeader,
+        records: Sequence[Record],
+        summary: SessionSummary | None = None,
+    ) -> None:
+        self._backend.appends += 1
+        self._backend.attempted.set()
+        if self._backend.failing:
+            raise StoreWriteError(header.id, "disk full", "No space left on device")
+        await self._inner.append_batch(header, records, summary)
+
+    async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:
+        await self._inner.commit_repair(stored, closers)
+
+    async def delete(self) -> None:
+        await self._inner.delete()
+
+    async def release(self) -> None:
+        await self._inner.release()

@@ -1,0 +1,147 @@
+"""Checks of the list: order, pages, rows, damage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from persistence.coordinator import SessionPersistence
+from persistence.errors import InvalidCursorError
+from persistence.seam import SessionSummary
+from persistence.testing.harness import (
+    begin_turn,
+    expect,
+    header,
+    mark,
+    refusing,
+    turn_events,
+    write_turn,
+)
+from session_core import SessionStore
+
+if TYPE_CHECKING:
+    from persistence.seam import SessionEntry
+    from persistence.testing.harness import BackendHarness, Check
+
+
+def _open(harness: BackendHarness) -> SessionPersistence:
+    return SessionPersistence(harness.open(), SessionStore())
+
+
+async def _store(
+    persistence: SessionPersistence, session_id: str, time: int, cwd: str = "/work/project"
+) -> None:
+    await persistence.create(header(session_id, cwd))
+    await persistence.append(session_id, turn_events(1, 0, time=time, text=session_id))
+
+
+async def the_latest_session_comes_first(harness: BackendHarness) -> None:
+    """By the end of the last message turn, then by id (Z21); another process sees the same."""
+    async with _open(harness) as persistence:
+        for session_id, time in (("b", 5000), ("a", 5000), ("old", 3000), ("new", 9000)):
+            await _store(persistence, session_id, time)
+        page = await persistence.list()
+        expect([entry.header.id for entry in page.entries], ["new", "a", "b", "old"])
+        expect(page.next_cursor, None)
+        await persistence.append("old", turn_events(2, 3, time=10_000))
+        entries = (await persistence.list()).entries
+        expect([entry.header.id for entry in entries], ["old", "new", "a", "b"])
+    async with _open(harness) as persistence:
+        expect((await persistence.list()).entries, entries)
+
+
+async def pages_neither_repeat_nor_lose_a_session(harness: BackendHarness) -> None:
+    """A cursor names a row, so that sessions which come or move do not shift the rest."""
+    async with _open(harness) as persistence:
+        for k in range(7):
+            await _store(persistence, f"s{k}", 9000 - k)
+        seen: list[str] = []
+        cursor = None
+        while True:
+            page = await persistence.list(cursor=cursor, limit=3)
+            seen += [entry.header.id for entry in page.entries]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+            await _store(persistence, f"late{len(seen)}", 20_000)
+        expect(seen, [f"s{k}" for k in range(7)])
+
+
+async def a_foreign_cursor_is_refused(harness: BackendHarness) -> None:
+    """Whatever text it is."""
+    async with _open(harness) as persistence:
+        for cursor in ("", "x", "é", "bnVsbA", "WzEsMl0", "WzEuNSwiYSJd", "W3RydWUsImEiXQ"):
+            with refusing(InvalidCursorError):
+                await persistence.list(cursor=cursor)
+
+
+async def a_row_says_what_a_picker_shows(harness: BackendHarness) -> None:
+    """Title, first prompt, times and counts, of the session as it is stored."""
+    store = SessionStore(clock=iter(range(1000, 9000)).__next__)
+    async with SessionPersistence(harness.open(), store) as persistence:
+        session = store.create("s", cwd="/work/project")
+        write_turn(session, "first  words\nof it")
+        session.append("turn/start", {"turn": 2, "trigger": {"kind": "plugin", "plugin": "t"}})
+        title = {"title": "A title", "messageSeqs": [1], "source": {"kind": "fallback"}}
+        session.append("session/title", title)
+        session.append("turn/end", {"turn": 2, "reason": {"kind": "completed"}})
+        await persistence.flush(session)
+        (entry,) = (await persistence.list()).entries
+        expect(entry.summary.title, "A title")
+        expect(entry.summary.first_prompt, "first words of it")
+        expect(entry.summary.turn_count, 2)
+        expect(entry.summary.event_count, session.seq)
+        ends = [event.time for event in session.events if event.type == "turn/end"]
+        expect(entry.summary.updated_at, ends[0])
+        begin_turn(session)
+        await persistence.flush(session)
+        (entry,) = (await persistence.list()).entries
+        expect(entry.summary.event_count, session.seq)
+        expect(entry.summary.updated_at, ends[0])
+
+
+@mark.case("B59")
+async def a_session_is_never_older_than_its_birth(harness: BackendHarness) -> None:
+    """A clock that went back does not put a session before its creation."""
+    async with _open(harness) as persistence:
+        await persistence.create(header("s", created_at=8000))
+        await persistence.append("s", turn_events(1, 0, time=100))
+        (entry,) = (await persistence.list()).entries
+        expect(entry.summary.updated_at, 8000)
+
+
+@mark.case("B50")
+async def a_bad_session_hides_no_other(harness: BackendHarness) -> None:
+    """It may be missing from the list or not; the good ones are in it."""
+    async with _open(harness) as persistence:
+        for session_id in ("bad", "good", "torn"):
+            await _store(persistence, session_id, 5000)
+            await persistence.append(session_id, turn_events(2, 3))
+    harness.damage("bad")
+    harness.tear("torn")
+    async with _open(harness) as persistence:
+        entries: dict[str, SessionEntry] = {
+            entry.header.id: entry for entry in (await persistence.list()).entries
+        }
+        expect(entries.keys() - {"bad"}, {"good", "torn"})
+        expect(entries["torn"].summary, SessionSummary(None, "torn", 2002, 6, 2))
+
+
+async def a_session_without_a_directory_is_in_no_directory(harness: BackendHarness) -> None:
+    """It is listed when no directory is asked for."""
+    async with _open(harness) as persistence:
+        await persistence.create(header("s", None))
+        await persistence.append("s", turn_events(1, 0))
+        expect(len((await persistence.list()).entries), 1)
+        expect((await persistence.list(cwd="/")).entries, [])
+        expect((await persistence.inspect("s")).header.cwd, None)
+
+
+LISTING_CHECKS: tuple[Check, ...] = (
+    the_latest_session_comes_first,
+    pages_neither_repeat_nor_lose_a_session,
+    a_foreign_cursor_is_refused,
+    a_row_says_what_a_picker_shows,
+    a_session_is_never_older_than_its_birth,
+    a_bad_session_hides_no_other,
+    a_session_without_a_directory_is_in_no_directory,
+)
