@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, NewType
 
 from session_core.errors import EnvelopeError, NotJsonError
 from session_core.json_value import FrozenDict, freeze_json, is_seq_int
+from session_core.seqs import compact_seqs
 
 SessionId = NewType("SessionId", str)
 CallId = NewType("CallId", str)
@@ -57,7 +58,7 @@ class Event(NamedTuple):
     """One immutable entry of a session log.
 
     `seq` is its place in the log, `time` epoch milliseconds. `source_event_seqs` and `surface_op`
-    are set on surface types only.
+    are set on surface types only; the sources are equal to the tuple or list of them.
     """
 
     type: str
@@ -116,7 +117,7 @@ def event_from_json(value: object) -> Event:
         frozen["seq"],
         frozen["time"],
         frozen["data"],
-        tuple(sources) if isinstance(sources, list) else sources,
+        compact_seqs(tuple(sources)) if isinstance(sources, list) else sources,
         surface_op_from_json(frozen.get("surfaceOp")),
     )
 

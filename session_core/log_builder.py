@@ -12,6 +12,7 @@ from session_core.errors import EnvelopeError, NotJsonError, SeedError, SessionC
 from session_core.events import MAX_DATA_DEPTH, Event, event_from_json
 from session_core.json_value import FrozenDict, freeze_json, is_seq_int, is_well_formed_text
 from session_core.log import EventLog, GrowingLog, Record
+from session_core.seqs import compact_seqs
 from session_core.vocabulary import CORE_VOCABULARY, Vocabulary
 
 
@@ -98,6 +99,6 @@ def _detached(entry: Event | Mapping[str, Any]) -> Event:
             op = freeze_json(op, what="surfaceOp")
     except NotJsonError as error:
         raise EnvelopeError(str(error)) from error
-    if frozen is data and (sources is None or isinstance(sources, tuple)):
-        return entry
-    return Event(event_type, seq, time, frozen, sources if sources is None else tuple(sources), op)
+    if isinstance(sources, list | tuple):
+        sources = compact_seqs(tuple(sources))
+    return Event(event_type, seq, time, frozen, sources, op)

@@ -18,6 +18,7 @@ from session_core.events import (
 )
 from session_core.json_value import freeze_json, is_same_json, is_seq_int
 from session_core.log import EventLog, Events, EventView, GrowingLog, records_of
+from session_core.seqs import SeqSpan, compact_seqs
 
 
 class Replacement(NamedTuple):
@@ -158,6 +159,11 @@ def _check_op(event_type: str, op: Any) -> None:
 
 
 def _check_sources(event_type: str, seq: int, sources: Sequence[int]) -> None:
+    if isinstance(sources, SeqSpan):
+        # Consecutive by construction, so only the last one can be wrong.
+        if sources[-1] >= seq:
+            raise SurfaceError(event_type, f"source {sources[-1]} is not before seq {seq}")
+        return
     if not isinstance(sources, tuple):  # a stored event brings along what it has
         raise SurfaceError(event_type, "sourceEventSeqs must be an array")
     if not sources:
@@ -187,7 +193,7 @@ def _without_content(data: dict[str, Any]) -> dict[str, Any]:
 
 def snapshot_intent(
     event_type: str, intent: SurfaceIntent | None
-) -> tuple[SurfaceOp | None, tuple[int, ...] | None]:
+) -> tuple[SurfaceOp | None, Sequence[int] | None]:
     """Return what the caller wants as the event's own, detached marker and sources.
 
     What is there but malformed is left for `Surface.check` to refuse.
@@ -205,8 +211,8 @@ def snapshot_intent(
     if sources is not None:
         if not isinstance(sources, Sequence) or isinstance(sources, str | bytes):
             raise SurfaceError(event_type, "sourceEventSeqs must be an array")
-        sources = tuple(sources)
-    return op, sources
+        return op, compact_seqs(tuple(sources))
+    return op, None
 
 
 def fold_surface(events: Events) -> SurfaceFold:
