@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,22 +15,6 @@ def object_or_none(text: str) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def without_nulls(value: Any) -> Any:
-    """Return `value` without the keys whose value is null, `_meta` left as it is.
-
-    A client's null means absent; what is stored and replayed must say so by absence (Z26).
-    """
-    if isinstance(value, Mapping):
-        return {
-            key: item if key == "_meta" else without_nulls(item)
-            for key, item in value.items()
-            if item is not None
-        }
-    if isinstance(value, list):
-        return [without_nulls(item) for item in value]
-    return value
 
 
 def iso_time(time_ms: int) -> str:

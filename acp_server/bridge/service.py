@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from acp_server.agents.runner import QueueFullError
-from acp_server.bridge.json_objects import iso_time, without_nulls
+from acp_server.bridge.json_objects import iso_time
 from acp_server.bridge.open_session import OpenSession
 from acp_server.bridge.stop_reasons import stop_reason_from_end
 from acp_server.errors import rpc_error_from_store
@@ -158,7 +158,7 @@ class AcpService:
         asked = _parse(requests.PromptParams, params)
         self._require_running()
         opened = self._require_open(asked.session_id)
-        blocks = without_nulls(params["prompt"])
+        blocks = [block.to_json() for block in asked.prompt]
         self._require_content(blocks)
         try:
             pending = opened.runner.submit(blocks)

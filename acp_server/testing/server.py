@@ -24,6 +24,7 @@ class CountedIds:
 
     def __init__(self, series: int = 0) -> None:
         self._sessions = CountingIds(series)
+        self._series = series
         self._counts: dict[str, int] = {}
 
     def session_id(self) -> str:
@@ -31,12 +32,12 @@ class CountedIds:
         return self._sessions()
 
     def call_id(self) -> str:
-        """Return `call_<n>`."""
-        return self._next("call")
+        """Return `call_<series>_<n>`: a resumed session must not see an id twice."""
+        return self._next(f"call_{self._series}")
 
     def approval_id(self) -> str:
-        """Return `approval_<n>`."""
-        return self._next("approval")
+        """Return `approval_<series>_<n>`."""
+        return self._next(f"approval_{self._series}")
 
     def log_entry_id(self) -> str:
         """Return `entry_<n>`."""
