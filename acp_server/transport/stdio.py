@@ -5,7 +5,6 @@ wire becomes private: after `StdioTransport.open` descriptor 0 is /dev/null and 
 stderr, and neither a print nor a child process can touch the frames.
 """
 
-import contextlib
 import fcntl
 import os
 import signal
@@ -33,7 +32,8 @@ class StdioTransport(StreamTransport):
 
         `aclose` gives `O_NONBLOCK` back to whoever shares the descriptors, but not the descriptors:
         what is printed until the very end goes to stderr. Call it once and first of all, before
-        the event loop runs: what was printed and flushed before is on the wire.
+        the event loop runs. What was printed before goes to stderr too if it is still buffered;
+        what was flushed is on the wire.
         """
         _ignore_sigpipe()
         null_fd = os.open(os.devnull, os.O_RDWR)
@@ -49,20 +49,12 @@ class StdioTransport(StreamTransport):
         if has_stdout:
             os.dup2(_STDERR if sys.__stderr__ is not None else null_fd, _STDOUT)
         os.close(null_fd)
-        _flush_stdout()
         return cls(stream, max_frame_bytes=max_frame_bytes)
 
 
 def _private_copy(fd: int) -> int:
     """Copy a descriptor for this process alone: no child inherits it."""
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
-
-
-def _flush_stdout() -> None:
-    """Send what was printed before the switch, and is still buffered, to where prints go now."""
-    if sys.stdout is not None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
 
 
 def _ignore_sigpipe() -> None:

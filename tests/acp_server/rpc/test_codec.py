@@ -1,5 +1,6 @@
 import json
 import math
+import sys
 from typing import Any, Final
 
 import pytest
@@ -91,6 +92,20 @@ def test_the_deepest_accepted_frame_is_read() -> None:
         value = value[0]
         depth += 1
     assert depth == MAX_DEPTH - 1
+
+
+@pytest.mark.parametrize(("recursion_limit", "depth"), [(20_000, 5_000), (300, 500)])
+def test_depth_is_bounded_whatever_recursion_the_interpreter_bears(
+    recursion_limit: int, depth: int
+) -> None:
+    frame = b'["\\ud800",' + b"[" * depth + b"]" * depth + b"]"
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(recursion_limit)
+    try:
+        with pytest.raises(ParseError):
+            parse_frame(frame)
+    finally:
+        sys.setrecursionlimit(usual)
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**30, 10**400])

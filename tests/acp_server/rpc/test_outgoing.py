@@ -92,7 +92,15 @@ async def test_a_cancelled_request_tells_the_client_and_ignores_a_late_answer() 
     assert not wire.requests.settle(Response(1, {}, None))
 
 
-async def test_closing_fails_open_and_later_requests() -> None:
+async def test_after_closing_nothing_is_sent() -> None:
+    wire = Wire()
+    wire.requests.close()
+    with pytest.raises(ConnectionClosedError):
+        await wire.requests.request("m", {})
+    assert wire.sent == []
+
+
+async def test_refusing_fails_later_requests_and_closing_the_open_ones() -> None:
     wire = Wire()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:

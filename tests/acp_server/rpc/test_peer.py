@@ -136,6 +136,28 @@ async def test_a_waiting_handler_blocks_nothing_else(serving: "Serving") -> None
         assert await client.frame() == {"id": 1, "result": {"yes": True}}
 
 
+async def test_an_answer_that_lost_its_result_still_ends_the_wait(serving: "Serving") -> None:
+    async def ask(_context: RequestContext, _params: Params) -> Params:
+        return {"answer": await client.peer.request("fs/write_text_file", {})}
+
+    async with serving({"ask": ask}) as client:
+        client.call(1, "ask")
+        question = await client.frame()
+        bare: Params = {"jsonrpc": "2.0", "id": question["id"]}
+        client.write(bare)
+        assert await client.frame() == {"id": 1, "result": {"answer": None}}
+        client.write(bare)
+        assert (await client.frame())["error"]["code"] == -32600
+
+
+async def test_a_packet_of_many_frames_lets_handlers_run_in_between(serving: "Serving") -> None:
+    async with serving() as client:
+        client.write(*(client.request(1, "ping") for _ in range(300)))
+        answers = await client.frames(300)
+        # An id is free again only after its handler has run.
+        assert sum("result" in answer for answer in answers) > 2
+
+
 @pytest.mark.case("Y3")
 async def test_handlers_of_one_packet_begin_in_the_order_of_arrival(serving: "Serving") -> None:
     begun: list[str] = []

@@ -176,6 +176,20 @@ async def test_the_end_of_input_fails_what_was_asked_of_the_client(serving: "Ser
         assert len(errors) == 2
 
 
+async def test_nothing_new_is_asked_once_input_has_ended(serving: "Serving") -> None:
+    refused = anyio.Event()
+
+    async def on_eof() -> None:
+        with pytest.raises(ConnectionClosedError):
+            await client.peer.request("may/i", {})
+        refused.set()
+
+    async with serving(on_eof=on_eof) as client:
+        await client.transport.send_eof()
+        await client.served.wait()
+        assert refused.is_set()
+
+
 async def test_a_client_that_stops_reading_for_good_ends_the_connection(
     serving: "Serving",
 ) -> None:
