@@ -12,7 +12,7 @@ from acp_server.agents.content import text_of
 from acp_server.agents.errors import CheckpointError, ModelError, PermissionDenied
 from acp_server.agents.turn import Turn
 from acp_server.agents.turn_log import TurnLog
-from session_core import SurfaceIntent, current_title, last_turn_number
+from session_core import SurfaceIntent, last_turn_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,6 +60,8 @@ class ActiveTurn:
         ports: RunnerPorts,
         blocks: Sequence[Mapping[str, Any]],
         recorder: HeaderRecorder,
+        *,
+        has_title: bool,
     ) -> None:
         self.flush_owed = False
         self._session = session
@@ -67,6 +69,7 @@ class ActiveTurn:
         self._ports = ports
         self._blocks = blocks
         self._recorder = recorder
+        self._has_title = has_title
         provenance = {"provider": "agent", "model": agent.name}
         self._log = TurnLog(session, last_turn_number(session.events) + 1, provenance)
         self._prompt_seq = -1
@@ -130,7 +133,7 @@ class ActiveTurn:
         )
         self._prompt_seq = message.seq
         words = text_of(self._blocks).split()
-        if words and current_title(self._session.events) is None:
+        if words and not self._has_title:
             title = " ".join(words[:_TITLE_WORDS])
             source = {"kind": "fallback"}
             data = {"title": title, "messageSeqs": [message.seq], "source": source}

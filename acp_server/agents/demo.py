@@ -104,8 +104,11 @@ def _answer(prompt: str, prompts: int, seen: str) -> str:
 
 async def _edit(turn: Turn, prompts: int) -> bool:
     """Ask for leave to add a line to the scratch file; return whether it was added."""
+    old: str | None = None
     try:
-        old: str | None = await turn.files.read(SCRATCH)
+        # Looked for first: some editors show a failed read as an error of the agent.
+        if SCRATCH in await turn.files.names():
+            old = await turn.files.read(SCRATCH)
     except UnicodeDecodeError:
         return False  # not a file of ours
     except OSError:
@@ -118,7 +121,7 @@ async def _edit(turn: Turn, prompts: int) -> bool:
             kind="edit",
             arguments={"path": SCRATCH},
             locations=[SCRATCH],
-            diff=(SCRATCH, old or None, new),
+            diff=(SCRATCH, old, new),
             ask=True,
         ) as call:
             await turn.files.write(SCRATCH, new)

@@ -94,6 +94,7 @@ class TurnRunner:
         self._disposed = False
         self._recorder = HeaderRecorder()
         self._flush_owed = False
+        self._has_title = False
 
     @property
     def busy(self) -> bool:
