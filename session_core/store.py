@@ -5,12 +5,10 @@ In memory only: whoever keeps sessions elsewhere subscribes as a `StoreListener`
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from typing import Any
-
-import anyio
 
 from session_core.clock import Clock, system_clock
 from session_core.errors import (
@@ -24,40 +22,17 @@ from session_core.events import Event, SessionId
 from session_core.header import SessionHeader
 from session_core.invariants import InvariantTrace, lenient_trace_of, trace_of
 from session_core.json_value import is_seq_int
-from session_core.listener import StoreListener, overrides
+from session_core.listener import StoreListener
+from session_core.live import LiveSession
 from session_core.log import EventLog
 from session_core.out_of_band import append_enclosed
-from session_core.publication import Observer, Publication, discard_awaitable, without_one
+from session_core.publication import Observer, Publication, without_one
 from session_core.session import Session
 from session_core.vocabulary import CORE_VOCABULARY, Vocabulary
 
 _logger = logging.getLogger(__name__)
 
 Detach = Callable[[], None]
-
-
-class _Live:
-    """A session that is in the store, and what the store knows of it."""
-
-    __slots__ = ("announced", "listeners", "out_of_band", "publication", "session")
-
-    def __init__(self, session: Session, publication: Publication) -> None:
-        self.session = session
-        self.publication = publication
-        self.listeners: list[StoreListener] = []
-        self.announced = False
-        self.out_of_band = False
-
-    def attach(self, listener: StoreListener) -> None:
-        """Let `listener` look at and hear of the session's events from now on."""
-        self.listeners.append(listener)
-        publication = self.publication
-        if overrides(listener, "before_append"):
-            veto = partial(listener.before_append, self.session)
-            publication.validators = (*publication.validators, veto)
-        if overrides(listener, "on_event"):
-            hear = partial(listener.on_event, self.session)
-            publication.observers = (*publication.observers, hear)
 
 
 class SessionStore:
@@ -82,7 +57,7 @@ class SessionStore:
         self._new_id = new_id or map("session-{}".format, count(1)).__next__
         self._vocabulary = vocabulary
         self._invariants = invariants
-        self._live: dict[SessionId, _Live] = {}
+        self._live: dict[SessionId, LiveSession] = {}
         self._listeners: list[StoreListener] = []
 
     @property
@@ -198,7 +173,7 @@ class SessionStore:
         """
         if session.id in self._live or session.publication is not None:
             raise SessionExistsError(session.id)
-        live = _Live(session, Publication(self._trace(session)))
+        live = LiveSession(session, Publication(self._trace(session)))
         self._live[session.id] = live
         session.attach(live.publication)
         return partial(self._detach, live)
@@ -218,8 +193,7 @@ class SessionStore:
         with live.publication.held():
             try:
                 for listener in tuple(self._listeners):
-                    live.attach(listener)
-                    discard_awaitable(listener.on_created(session), "on_created")  # type: ignore[func-returns-value]  # it may return one all the same
+                    live.tell_created(listener)
             except BaseException:
                 self._detach(live)
                 raise
@@ -238,7 +212,7 @@ class SessionStore:
         """Let `listener` follow all sessions; those that are live already from their next event on.
 
         Returns:
-            What ends it, once or more often, for sessions announced later.
+            What ends it, once or more often.
         """
         self._listeners.append(listener)
         for live in self._live.values():
@@ -248,6 +222,8 @@ class SessionStore:
         def unsubscribe() -> None:
             if listener in self._listeners:
                 self._listeners.remove(listener)
+                for live in self._live.values():
+                    live.drop(listener)
 
         return unsubscribe
 
@@ -280,14 +256,7 @@ class SessionStore:
             SessionNotLiveError: It is not the live one of its id.
             Exception: The first failure in the order of the listeners.
         """
-        live = self._entry(session)
-        await _settle_all(
-            [
-                partial(listener.on_flush, session)
-                for listener in live.listeners
-                if overrides(listener, "on_flush")
-            ]
-        )
+        await self._entry(session).flush()
 
     async def append_out_of_band(
         self, session: Session, type: str, data: Mapping[str, Any], trigger: Mapping[str, Any]
@@ -371,25 +340,21 @@ class SessionStore:
             _logger.warning("session %s, as read back: %s", session.id, violation)
         return trace
 
-    def _entry(self, session: Session) -> _Live:
+    def _entry(self, session: Session) -> LiveSession:
         live = self._live.get(session.id)
         if live is None or live.session is not session:
             raise SessionNotLiveError(session.id)
         return live
 
-    def _detach(self, live: _Live) -> None:
+    def _detach(self, live: LiveSession) -> None:
         if self._live.get(live.session.id) is live:
             live.publication.when_free(partial(self._remove, live))
 
-    def _remove(self, live: _Live) -> None:
+    def _remove(self, live: LiveSession) -> None:
         session = live.session
         del self._live[session.id]
         session.detach()
-        for listener in live.listeners:
-            try:
-                discard_awaitable(listener.on_disposed(session), "on_disposed")  # type: ignore[func-returns-value]  # it may return one all the same
-            except Exception:
-                _logger.exception("a listener failed on the end of session %s", session.id)
+        live.tell_disposed()
 
 
 def _inherited_length(parent: Session, boundary: int | None) -> int:
@@ -408,24 +373,3 @@ def _inherited_length(parent: Session, boundary: int | None) -> int:
     if (found := events[boundary].type) != "turn/end":
         raise ForkError("OPEN_TURN", f"event {boundary} of {parent.id!r} is a {found}")
     return boundary + 1
-
-
-async def _settle_all(flushes: Sequence[Callable[[], Awaitable[None]]]) -> None:
-    """Run all of `flushes` at once, wait for all, then raise the first failure in their order."""
-    failures: dict[int, Exception] = {}
-
-    async def settle(place: int, flush: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await flush()
-        except Exception as error:  # noqa: BLE001 - kept, and raised below
-            failures[place] = error
-
-    if len(flushes) == 1:
-        # No task for the usual case, one persistence.
-        await settle(0, flushes[0])
-    else:
-        async with anyio.create_task_group() as tasks:
-            for place, flush in enumerate(flushes):
-                tasks.start_soon(settle, place, flush)
-    if failures:
-        raise failures[min(failures)]

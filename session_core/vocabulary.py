@@ -30,7 +30,7 @@ def _frozen(table: Mapping[str, Check]) -> Mapping[str, Check]:
     return MappingProxyType(dict(table))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Vocabulary:
     """An immutable set of known event types, turn triggers and turn end reasons.
 

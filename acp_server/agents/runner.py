@@ -170,7 +170,16 @@ class TurnRunner:
         except CheckpointError as error:
             # Refused with nothing appended: the log must not grow while the disk refuses (Z8).
             return TurnOutcome("error", str(error), lost_session=error.lost_session)
-        active = ActiveTurn(self._session, self._agent, self._ports, prompt.blocks, self._recorder)
+        # A title is never taken away again, so the log is searched only until there is one.
+        self._has_title = self._has_title or current_title(self._session.events) is not None
+        active = ActiveTurn(
+            self._session,
+            self._agent,
+            self._ports,
+            prompt.blocks,
+            self._recorder,
+            has_title=self._has_title,
+        )
         self._active = active
         try:
             outcome = await active.run()

@@ -117,7 +117,7 @@ def _context(_session: Session, rest: str) -> _Spec:
 
 def _steer(session: Session, rest: str) -> _Spec:
     data = {
-        "turn": last_turn_number(session.events),
+        "turn": max(last_turn_number(session.events), 1),
         "content": _text(rest),
         "source": {"kind": "user"},
     }

@@ -1,0 +1,101 @@
+"""One session while it is in a store: its attachment, and the listeners that follow it."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+
+from session_core.listener import StoreListener, overrides
+from session_core.publication import Observer, Publication, Validator, discard_awaitable
+from session_core.session import Session
+
+_logger = logging.getLogger(__name__)
+
+
+class LiveSession:
+    """A session that is in a store, and what the store knows of it."""
+
+    __slots__ = ("_following", "announced", "out_of_band", "publication", "session")
+
+    def __init__(self, session: Session, publication: Publication) -> None:
+        self.session = session
+        self.publication = publication
+        self.announced = False
+        self.out_of_band = False
+        # Each listener with the functions of it that hang in the publication.
+        self._following: list[tuple[StoreListener, Validator | None, Observer | None]] = []
+
+    def attach(self, listener: StoreListener) -> None:
+        """Let `listener` look at and hear of the session's events from now on."""
+        publication, veto, hear = self.publication, None, None
+        if overrides(listener, "before_append"):
+            veto = partial(listener.before_append, self.session)
+            publication.validators = (*publication.validators, veto)
+        if overrides(listener, "on_event"):
+            hear = partial(listener.on_event, self.session)
+            publication.observers = (*publication.observers, hear)
+        self._following.append((listener, veto, hear))
+
+    def drop(self, listener: StoreListener) -> None:
+        """Tell `listener` nothing any more."""
+        publication = self.publication
+        for entry in [entry for entry in self._following if entry[0] is listener]:
+            _, veto, hear = entry
+            publication.validators = tuple(v for v in publication.validators if v is not veto)
+            publication.observers = tuple(o for o in publication.observers if o is not hear)
+            self._following.remove(entry)
+
+    def tell_created(self, listener: StoreListener) -> None:
+        """Attach `listener` and announce the session to it.
+
+        Raises:
+            Exception: Its veto.
+        """
+        self.attach(listener)
+        on_created: Callable[[Session], Any] = listener.on_created
+        discard_awaitable(on_created(self.session), "on_created")
+
+    def tell_disposed(self) -> None:
+        """Tell those who follow that the session is live no more, each contained."""
+        for listener, _, _ in tuple(self._following):
+            on_disposed: Callable[[Session], Any] = listener.on_disposed
+            try:
+                discard_awaitable(on_disposed(self.session), "on_disposed")
+            except Exception:
+                _logger.exception("a listener failed on the end of session %s", self.session.id)
+
+    async def flush(self) -> None:
+        """Run the flush of all who follow, wait for all, raise the first failure in their order.
+
+        Raises:
+            Exception: That failure.
+        """
+        await _settle_all(
+            [
+                partial(listener.on_flush, self.session)
+                for listener, _, _ in self._following
+                if overrides(listener, "on_flush")
+            ]
+        )
+
+
+async def _settle_all(flushes: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    failures: dict[int, Exception] = {}
+
+    async def settle(place: int, flush: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await flush()
+        except Exception as error:  # noqa: BLE001 - kept, and raised below
+            failures[place] = error
+
+    if len(flushes) == 1:
+        # The usual case, one persistence, needs no task.
+        await settle(0, flushes[0])
+    else:
+        async with anyio.create_task_group() as tasks:
+            for place, flush in enumerate(flushes):
+                tasks.start_soon(settle, place, flush)
+    if failures:
+        raise failures[min(failures)]
