@@ -63,7 +63,12 @@ def append_cost(append: Callable[[Session], None]) -> tuple[float, float]:
 
 def packed_rows() -> list[str]:
     rows = [
-        {"type": "turn/start", "seq": 0, "time": 1000, "data": {"turn": 1, "trigger": {"kind": "x"}}},
+        {
+            "type": "turn/start",
+            "seq": 0,
+            "time": 1000,
+            "data": {"turn": 1, "trigger": {"kind": "x"}},
+        },
         {"type": "step/start", "seq": 1, "time": 1000, "data": {"turn": 1, "step": 1}},
     ]
     for first in range(2, CHUNKS + 2, ROW_MEMBERS):

@@ -120,7 +120,7 @@ def is_same_run(one: DeltaKey, other: DeltaKey) -> bool:
         one == other
         and type(one.turn) is type(other.turn)
         and type(one.step) is type(other.step)
-        and type(one.index) is type(other.index)
+        and type(one.block_index) is type(other.block_index)
     )
 
 

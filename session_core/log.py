@@ -103,13 +103,15 @@ class EventLog:
     def records(self, start: int = 0, stop: int | None = None) -> Iterator[Record]:
         """Yield the events with start <= seq < stop, runs packed and cut at the bounds."""
         stop = self._length if stop is None else min(stop, self._length)
-        position = max(bisect_right(self._starts, start) - 1, 0)
+        if start >= stop:
+            return
+        position = bisect_right(self._starts, start) - 1
         # By position, because a growing log may grow or seal its last run between two steps.
         while position < len(self._records) and self._starts[position] < stop:
             record = self._records[position]
             if isinstance(record, Event):
                 yield record
-            elif record.seq0 + len(record.texts) > start:
+            else:
                 yield record.slice(start, stop)
             position += 1
 
