@@ -14,7 +14,6 @@ import anyio
 from acp_server.agents.ids import IdSource, TimeOrderedIds
 from acp_server.bridge.capabilities import Handshake
 from acp_server.rpc.peer import Peer
-from persistence.errors import StoreShutdownError
 from session_core.clock import system_clock
 
 if TYPE_CHECKING:
@@ -125,6 +124,8 @@ class Server:
         return self._service.methods()
 
     async def _keep_store(self, persistence: SessionPersistence) -> None:
+        from persistence import StoreShutdownError  # noqa: PLC0415 - after initialize (Z34)
+
         # A task of its own: what a task group is opened in must outlive it, and the peer's read
         # loop does not.
         try:

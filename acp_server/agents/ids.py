@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_RANDOM_BITS = 74
+_RANDOM_BYTES = 10
 _VERSION_7 = 0x7
 _VARIANT = 0b10
 
@@ -37,21 +37,21 @@ class TimeOrderedIds:
 
     def session_id(self) -> str:
         """Return a UUIDv7: 48 bits of epoch milliseconds, then randomness (RFC 9562 5.7)."""
-        random = secrets.randbits(_RANDOM_BITS)
+        random = int.from_bytes(os.urandom(_RANDOM_BYTES))
         value = (self._clock() & (1 << 48) - 1) << 80
-        value |= _VERSION_7 << 76 | (random >> 62) << 64
+        value |= _VERSION_7 << 76 | (random >> 62 & (1 << 12) - 1) << 64
         value |= _VARIANT << 62 | random & (1 << 62) - 1
         text = f"{value:032x}"
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def call_id(self) -> str:
         """Return `call_` and 96 random bits."""
-        return f"call_{secrets.token_hex(12)}"
+        return f"call_{os.urandom(12).hex()}"
 
     def approval_id(self) -> str:
         """Return `approval_` and 64 random bits."""
-        return f"approval_{secrets.token_hex(8)}"
+        return f"approval_{os.urandom(8).hex()}"
 
     def log_entry_id(self) -> str:
         """Return 32 random bits in hex, short enough to read aloud."""
-        return secrets.token_hex(4)
+        return os.urandom(4).hex()

@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import os
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +45,8 @@ def load_agent(spec: str) -> Agent:
 
 
 def _installed_agent(spec: str) -> Agent:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow, and rarely needed
+
     offered = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if spec not in offered:
         names = ", ".join(sorted({"demo", *offered}))

@@ -11,7 +11,7 @@ import anyio
 
 from acp_server.agents.active_turn import ActiveTurn, TurnOutcome
 from acp_server.agents.errors import CheckpointError
-from session_core import HeaderRecorder
+from session_core import HeaderRecorder, current_title
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from acp_server.rpc.errors import RpcError
+from acp_server.version import __version__
 from acp_server.wire import results
 from acp_server.wire.errors import WireError
 from acp_server.wire.handshake import ClientCapabilities, read_initialize
@@ -31,7 +31,7 @@ class Handshake:
     def __init__(self, agent: Agent) -> None:
         self.client = ClientCapabilities()
         self._result = results.initialize_result(
-            agent_info=results.implementation(DISTRIBUTION, version(DISTRIBUTION)),
+            agent_info=results.implementation(DISTRIBUTION, __version__),
             agent_capabilities=results.agent_capabilities(
                 load_session=True,
                 session=("list",),

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acp_server.version import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM, description="Durable agent sessions over the Agent Client Protocol."
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = parser.add_subparsers(required=True)
     _add_serve(commands.add_parser("serve", help="serve a client on stdin and stdout (default)"))
     _add_demo(commands.add_parser("demo", help="play a talk with the server and show it"))
@@ -125,9 +127,3 @@ def _default_store() -> str:
     import platformdirs  # noqa: PLC0415 - only without --store
 
     return platformdirs.user_data_dir("acp-session-server", appauthor=False)
-
-
-def _version() -> str:
-    from importlib.metadata import version  # noqa: PLC0415 - argparse wants it at once, others not
-
-    return f"{PROGRAM} {version('acp-session-server')}"
