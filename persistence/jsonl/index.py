@@ -85,8 +85,10 @@ class SummaryIndex:
     def add_checked(self, rows: Iterable[IndexRow], is_current: Callable[[IndexRow], bool]) -> None:
         """Append the rows that are still current, so that no deleted session comes back (B61)."""
         with _forgiven("extended"), self._lock(0.0) as locked:
-            if locked:
-                self._append(b"".join(_encode_row(row) for row in rows if is_current(row)))
+            lines = [_encode_row(row) for row in rows if is_current(row)] if locked else []
+            if lines:
+                # A newline first: a crash may have left the last line torn.
+                self._append(b"".join([b"\n", *lines]))
 
     def compact_if_due(self, live_keys: set[str]) -> None:
         """Rewrite the file when much of it is superseded, or sessions in it are gone."""
@@ -119,8 +121,6 @@ class SummaryIndex:
             lock.release()
 
     def _append(self, lines: bytes) -> None:
-        if not lines:
-            return
         handle = self._files.open(self._path, "append")
         try:
             self._files.append(handle, lines)
@@ -169,7 +169,7 @@ class SummaryIndex:
     def _take(self, data: bytes) -> None:
         complete = data.rfind(b"\n") + 1
         self._read_to -= len(data) - complete
-        for line in data[:complete].splitlines():
+        for line in filter(None, data[:complete].split(b"\n")):
             row = _decode_row(line)
             if row is None:
                 self._superseded += 1

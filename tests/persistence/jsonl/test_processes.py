@@ -1,0 +1,153 @@
+"""The writer lock between real processes, and processes that are killed while they write."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from persistence import SessionLockedError, SessionPersistence
+from persistence.jsonl import JsonlBackend
+from persistence.testing.harness import header, turn_events
+from persistence.testing.harnesses import JsonlHarness
+from session_core import SessionStore
+
+HERE = Path(__file__).parent
+
+
+@contextmanager
+def started(program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / program), *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@pytest.fixture
+async def harness(tmp_path: Path) -> JsonlHarness:
+    """A store with one session of one turn."""
+    harness = JsonlHarness(tmp_path / "store")
+    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+        await persistence.create(header("s"))
+        await persistence.append("s", turn_events(1, 0))
+    return harness
+
+
+async def test_another_process_that_holds_a_session_is_named(harness: JsonlHarness) -> None:
+    with started("holder_program.py", harness.root, "load") as holder:
+        assert answer(holder) == "ready"
+        async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+            for refused in (persistence.load, persistence.delete):
+                with pytest.raises(SessionLockedError) as raised:
+                    await refused("s")
+                assert raised.value.pid == holder.pid
+            assert len((await persistence.inspect("s")).log) == 3
+            assert len((await persistence.list()).entries) == 1
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+async def test_the_lock_dies_with_its_process(harness: JsonlHarness, end: str) -> None:
+    with started("holder_program.py", harness.root, "load") as holder:
+        assert answer(holder) == "ready"
+        if end == "kill":
+            holder.kill()
+        else:
+            holder.communicate()
+        holder.wait(5)
+        async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+            await persistence.load("s")
+            await persistence.append("s", turn_events(2, 3))
+
+
+async def test_a_stopped_process_keeps_its_session(harness: JsonlHarness) -> None:
+    with started("holder_program.py", harness.root, "load") as holder:
+        assert answer(holder) == "ready"
+        os.kill(holder.pid, signal.SIGSTOP)
+        async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+            with pytest.raises(SessionLockedError):
+                await persistence.load("s")
+
+
+async def test_a_new_process_waits_a_moment_for_the_old_one(harness: JsonlHarness) -> None:
+    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+        await persistence.load("s")
+        with started("holder_program.py", harness.root, "load") as holder:
+            # While it starts and waits, the event loop here stays free to release.
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(persistence.release, "s")
+                assert await anyio.to_thread.run_sync(answer, holder) == "ready"
+
+
+@pytest.mark.parametrize("leftover", ["pid of a dead process", "nonsense", "pid of a live one"])
+async def test_what_stands_in_the_files_does_not_lock(harness: JsonlHarness, leftover: str) -> None:
+    """B55: the kernel's lock decides, not what a file says."""
+    text = {"nonsense": "?", "pid of a live one": str(os.getppid())}.get(leftover, "1")
+    directory = harness.log("s").parent
+    for name in ("writer.lock", "writer.pid"):
+        (directory / name).write_text(text)
+    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+        await persistence.load("s")
+        assert (directory / "writer.pid").read_text() == str(os.getpid())
+
+
+async def test_of_two_processes_that_make_one_session_one_does(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with (
+        started("holder_program.py", root, "create") as one,
+        started("holder_program.py", root, "create") as other,
+    ):
+        answers = sorted([answer(one), answer(other)])
+    assert answers[1] == "ready"
+    assert answers[0] in {"SessionLockedError", "SessionCollisionError"}
+    async with SessionPersistence(JsonlBackend(str(root)), SessionStore()) as persistence:
+        assert list((await persistence.load("s")).log) == turn_events(1, 0)
+
+
+@pytest.mark.case("D6")
+@pytest.mark.parametrize("budget", [0, 1, 150, 260, 420, 421, 700, 1000, 1400, 2000])
+async def test_a_writer_killed_at_any_byte_loses_nothing_it_acknowledged(
+    tmp_path: Path, budget: int
+) -> None:
+    """The log it leaves loads, holds every acknowledged turn, and goes on."""
+    root = tmp_path / "store"
+    with started("writer_program.py", root, budget) as writer:
+        output = writer.communicate(timeout=20)[0]
+    assert writer.returncode == -signal.SIGKILL
+    acknowledged = [json.loads(line) for line in output.splitlines()]
+    async with SessionPersistence(JsonlBackend(str(root)), SessionStore()) as persistence:
+        if not acknowledged and not await persistence.has("s"):
+            return
+        loaded = await persistence.load("s")
+        events = [event.to_json() for event in loaded.log]
+        expected = [
+            event.to_json()
+            for turn in range(1, len(acknowledged) + 2)
+            for event in turn_events(turn, 3 * turn - 3)
+        ]
+        assert len(events) >= 3 * len(acknowledged)
+        closers = loaded.repaired.closer_count if loaded.repaired else 0
+        whole = len(events) - closers
+        assert events[:whole] == expected[:whole]
+        await persistence.append("s", turn_events(events[-1]["data"]["turn"] + 1, len(events)))
+    async with SessionPersistence(JsonlBackend(str(root)), SessionStore()) as persistence:
+        again = await persistence.load("s")
+        assert len(again.log) == len(events) + 3
+        assert again.repaired is None
