@@ -30,6 +30,7 @@ ROOMS: Final[Mapping[str, frozenset[str]]] = {
     "persistence.testing": ANYTHING,
     "acp_server": frozenset({"acp_server.agents"}),
     "acp_server.__main__": frozenset({"acp_server.cli"}),
+    "acp_server.version": frozenset(),
     "acp_server.wire": frozenset(),
     "acp_server.transport": frozenset(),
     "acp_server.rpc": frozenset({"acp_server.wire", "acp_server.transport"}),
@@ -44,6 +45,7 @@ ROOMS: Final[Mapping[str, frozenset[str]]] = {
             "persistence",
             "acp_server.agents",
             "acp_server.errors",
+            "acp_server.version",
             "acp_server.wire",
             "acp_server.rpc",
         }
