@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 OpenMode = Literal["read", "write", "update", "create", "append"]
 
@@ -30,17 +31,6 @@ _FLAGS: dict[str, int] = {
     "create": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
     "append": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
 }
-
-
-class FileStat(NamedTuple):
-    """What the backend asks of a file's status."""
-
-    kind: Literal["file", "directory", "other"]
-    device: int
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
 
 
 class Files(Protocol):
@@ -77,11 +67,11 @@ class Files(Protocol):
         """Cut the file to `size` bytes."""
         ...
 
-    def stat(self, path: str) -> FileStat:
+    def stat(self, path: str) -> os.stat_result:
         """Return the status of what a path names, links followed."""
         ...
 
-    def handle_stat(self, handle: int) -> FileStat:
+    def handle_stat(self, handle: int) -> os.stat_result:
         """Return the status of an open file."""
         ...
 
@@ -155,13 +145,13 @@ class OsFiles:
         """See `Files.truncate`."""
         os.ftruncate(handle, size)
 
-    def stat(self, path: str) -> FileStat:
+    def stat(self, path: str) -> os.stat_result:
         """See `Files.stat`."""
-        return _file_stat(os.stat(path))
+        return os.stat(path)
 
-    def handle_stat(self, handle: int) -> FileStat:
+    def handle_stat(self, handle: int) -> os.stat_result:
         """See `Files.handle_stat`."""
-        return _file_stat(os.fstat(handle))
+        return os.fstat(handle)
 
     def link(self, source: str, target: str) -> None:
         """See `Files.link`."""
@@ -216,7 +206,7 @@ def _is_dir(files: Files, path: str) -> bool:
         status = files.stat(path)
     except FileNotFoundError:
         return False
-    if status.kind != "directory":
+    if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
     return True
 
@@ -244,20 +234,3 @@ def read_all(files: Files, path: str) -> bytes:
         return b"".join(parts)
     finally:
         files.close(handle)
-
-
-def _file_stat(status: os.stat_result) -> FileStat:
-    format_bits = status.st_mode & 0o170000
-    kind: Literal["file", "directory", "other"] = "other"
-    if format_bits == 0o100000:
-        kind = "file"
-    elif format_bits == 0o040000:
-        kind = "directory"
-    return FileStat(
-        kind,
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )

@@ -67,11 +67,6 @@ class _Mark(NamedTuple):
     revision: str
 
 
-class _Row(NamedTuple):
-    key: ListKey
-    entry: SessionEntry
-
-
 class MemoryBackend:
     """See `SessionBackend`. Closing keeps the logs: the same object can be used again."""
 
@@ -94,14 +89,12 @@ class MemoryBackend:
     async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
         """See `SessionBackend.list_page`."""
         is_wanted = DirectoryFilter(cwd)
-        rows = []
-        for log in self.disk.logs.values():
-            if is_wanted(log.header.cwd):
-                summary = log.summary or _summarized(log)
-                key = ListKey.of(summary, log.header.id)
-                rows.append(_Row(key, SessionEntry(log.header, summary, log.revision)))
-        page, next_cursor = take_page(rows, cursor, limit)
-        return EntryPage([row.entry for row in page], next_cursor)
+        entries = [
+            SessionEntry(log.header, log.summary or _summarized(log), log.revision)
+            for log in self.disk.logs.values()
+            if is_wanted(log.header.cwd)
+        ]
+        return EntryPage(*take_page(entries, _place, cursor, limit))
 
     async def acquire_writer(self, session_id: str, header: SessionHeader | None = None) -> Writer:
         """See `SessionBackend.acquire_writer`."""
@@ -191,6 +184,10 @@ class MemoryWriter:
         if log.revision != self._revision:
             raise SessionChangedError(self._session_id, "it has another revision")
         return log
+
+
+def _place(entry: SessionEntry) -> ListKey:
+    return ListKey.of(entry.summary, entry.header.id)
 
 
 def _lines(records: Sequence[Record]) -> list[bytes]:

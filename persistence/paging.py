@@ -11,16 +11,16 @@ import binascii
 import heapq
 import json
 import os.path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from persistence.errors import InvalidCursorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from persistence.seam import SessionSummary
 
-RowT = TypeVar("RowT", bound="Listed")
+RowT = TypeVar("RowT")
 
 
 class ListKey(NamedTuple):
@@ -35,29 +35,20 @@ class ListKey(NamedTuple):
         return cls(-summary.updated_at, session_id)
 
 
-class Listed(Protocol):
-    """Something that has a place in the list."""
-
-    @property
-    def key(self) -> ListKey:
-        """Its place."""
-        ...
-
-
 def take_page(
-    rows: Iterable[RowT], cursor: str | None, limit: int
+    rows: Iterable[RowT], place: Callable[[RowT], ListKey], cursor: str | None, limit: int
 ) -> tuple[list[RowT], str | None]:
-    """Return the rows of one page, in order, and the cursor of the next.
+    """Return the rows of one page, ordered by their `place`, and the cursor of the next.
 
     Raises:
         InvalidCursorError: no page gave this cursor.
     """
     after = None if cursor is None else decode_cursor(cursor)
-    rest = (row for row in rows if after is None or row.key > after)
-    page = heapq.nsmallest(limit + 1, rest, key=lambda row: row.key)
+    rest = rows if after is None else (row for row in rows if place(row) > after)
+    page = heapq.nsmallest(limit + 1, rest, key=place)
     if len(page) <= limit:
         return page, None
-    return page[:limit], encode_cursor(page[limit - 1].key)
+    return page[:limit], encode_cursor(place(page[limit - 1]))
 
 
 class DirectoryFilter:

@@ -96,7 +96,7 @@ class LogFile:
             self._drop_temp()
             raise write_error(self._session_id, error) from error
         self._drop_temp()
-        self._identity = (status.device, status.inode)
+        self._identity = (status.st_dev, status.st_ino)
         self._end = len(data)
         self._crc = extend_crc(0, data)
         self._sidecar_size = 0
@@ -161,12 +161,12 @@ class LogFile:
 
     def _check(self, handle: int) -> None:
         status = self._files.handle_stat(handle)
-        if (status.device, status.inode) != self._identity:
+        if (status.st_dev, status.st_ino) != self._identity:
             raise SessionChangedError(self._session_id, "it is another file")
-        grown = status.size > self._end and self._rollback_owed
-        if status.size != self._end and not grown:
+        grown = status.st_size > self._end and self._rollback_owed
+        if status.st_size != self._end and not grown:
             raise SessionChangedError(
-                self._session_id, f"it has {status.size} bytes where {self._end} were left"
+                self._session_id, f"it has {status.st_size} bytes where {self._end} were left"
             )
 
     def _roll_back(self, handle: int) -> None:
@@ -195,7 +195,7 @@ class LogFile:
         try:
             handle = self._files.open(self.paths.sidecar, "update")
             try:
-                if self._files.handle_stat(handle).size != self._sidecar_size:
+                if self._files.handle_stat(handle).st_size != self._sidecar_size:
                     self._files.truncate(handle, self._sidecar_size)
                 write_all(self._files, handle, line, self._sidecar_size)
             finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os.path
 import re
+import stat
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -198,7 +199,7 @@ class JsonlBackend:
 
     def _is_log(self, paths: SessionPaths) -> bool:
         try:
-            return self._files.stat(paths.log).kind == "file"
+            return stat.S_ISREG(self._files.stat(paths.log).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -206,7 +207,7 @@ class JsonlBackend:
 
     def _refuse_foreign_root(self) -> None:
         try:
-            if self._files.stat(self._root).kind != "directory":
+            if not stat.S_ISDIR(self._files.stat(self._root).st_mode):
                 raise ForeignStoreError(self._root, "it is not a directory")
         except FileNotFoundError:
             return

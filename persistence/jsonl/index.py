@@ -11,21 +11,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import orjson
+from typing import TYPE_CHECKING, Any
 
 from persistence.errors import write_error
 from persistence.files import write_all
+from persistence.jsonl.index_row import IndexRow, decode_row, encode_row
 from persistence.jsonl.layout import INDEX_LOCK_NAME, INDEX_NAME, TEMP_SUFFIX
 from persistence.lock import FileLock
-from persistence.seam import SessionSummary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from persistence.files import Files
-    from session_core import SessionHeader
 
 _logger = logging.getLogger(__name__)
 
@@ -34,27 +31,6 @@ _READ_PIECE = 1 << 20
 _LOCK_WAIT_S = 5.0
 # A store of a few sessions is not worth compacting.
 _MIN_SUPERSEDED = 64
-
-
-class IndexRow(NamedTuple):
-    """One cached summary. `header` is the stored JSON object of the session's header."""
-
-    key: str
-    inode: int
-    size: int
-    header: dict[str, Any]
-    summary: SessionSummary
-
-    def is_fresh(self, inode: int, size: int) -> bool:
-        """Tell whether the log is still the one that was summarized."""
-        return self.inode == inode and self.size == size
-
-
-def index_row(
-    key: str, freshness: tuple[int, int], header: SessionHeader, summary: SessionSummary
-) -> IndexRow:
-    """Return the row of a session whose log has this inode and size."""
-    return IndexRow(key, *freshness, header.to_json(), summary)
 
 
 class SummaryIndex:
@@ -73,7 +49,7 @@ class SummaryIndex:
     def add(self, row: IndexRow) -> None:
         """Append one row; a failure is logged and forgotten."""
         with _forgiven("extended"):
-            self._append(_encode_row(row))
+            self._append(encode_row(row))
 
     def rows(self) -> dict[str, IndexRow]:
         """Return the newest row of each session, by key; do not change it."""
@@ -85,7 +61,7 @@ class SummaryIndex:
     def add_checked(self, rows: Iterable[IndexRow], is_current: Callable[[IndexRow], bool]) -> None:
         """Append the rows that are still current, so that no deleted session comes back (B61)."""
         with _forgiven("extended"), self._lock(0.0) as locked:
-            lines = [_encode_row(row) for row in rows if is_current(row)] if locked else []
+            lines = [encode_row(row) for row in rows if is_current(row)] if locked else []
             if lines:
                 # A newline first: a crash may have left the last line torn.
                 self._append(b"".join([b"\n", *lines]))
@@ -138,7 +114,7 @@ class SummaryIndex:
                 self._files.unlink(temp)
             handle = self._files.open(temp, "create")
             try:
-                write_all(self._files, handle, b"".join(map(_encode_row, kept.values())), 0)
+                write_all(self._files, handle, b"".join(map(encode_row, kept.values())), 0)
                 self._files.sync(handle)
             finally:
                 self._files.close(handle)
@@ -155,9 +131,9 @@ class SummaryIndex:
             return
         try:
             status = self._files.handle_stat(handle)
-            if (status.device, status.inode) != self._inode or status.size < self._read_to:
+            if (status.st_dev, status.st_ino) != self._inode or status.st_size < self._read_to:
                 self._forget()
-                self._inode = (status.device, status.inode)
+                self._inode = (status.st_dev, status.st_ino)
             parts: list[bytes] = []
             while piece := self._files.read(handle, _READ_PIECE, self._read_to):
                 parts.append(piece)
@@ -170,7 +146,7 @@ class SummaryIndex:
         complete = data.rfind(b"\n") + 1
         self._read_to -= len(data) - complete
         for line in filter(None, data[:complete].split(b"\n")):
-            row = _decode_row(line)
+            row = decode_row(line)
             if row is None:
                 self._superseded += 1
                 continue
@@ -190,41 +166,3 @@ def _forgiven(what: str) -> Any:
         yield
     except OSError as error:
         _logger.warning("the summary index was not %s: %s", what, write_error(None, error).detail)
-
-
-def _encode_row(row: IndexRow) -> bytes:
-    summary = row.summary
-    stored: dict[str, Any] = {
-        "key": row.key,
-        "inode": row.inode,
-        "size": row.size,
-        "header": row.header,
-        "updatedAt": summary.updated_at,
-        "events": summary.event_count,
-        "turns": summary.turn_count,
-    }
-    if summary.title is not None:
-        stored["title"] = summary.title
-    if summary.first_prompt is not None:
-        stored["firstPrompt"] = summary.first_prompt
-    return orjson.dumps(stored, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def _decode_row(line: bytes) -> IndexRow | None:
-    try:
-        stored = orjson.loads(line)
-        return IndexRow(
-            stored["key"],
-            stored["inode"],
-            stored["size"],
-            stored["header"],
-            SessionSummary(
-                stored.get("title"),
-                stored.get("firstPrompt"),
-                stored["updatedAt"],
-                stored["events"],
-                stored["turns"],
-            ),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None

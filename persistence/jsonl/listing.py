@@ -8,35 +8,34 @@ it has none; either way it is logged once and hides no other (B50).
 from __future__ import annotations
 
 import logging
+import stat
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
-from persistence.errors import PersistenceError, read_error
-from persistence.jsonl.index import IndexRow, index_row
+from persistence.errors import PersistenceError
+from persistence.jsonl.index_row import IndexRow, row_of
 from persistence.jsonl.layout import LOG_NAME, is_bucket, paths_in_bucket
 from persistence.jsonl.mark import revision
 from persistence.jsonl.scan import read_header, read_log
 from persistence.paging import DirectoryFilter, ListKey, take_page
+from persistence.records import gc_paused
 from persistence.seam import EntryPage, SessionEntry, SessionSummary
 from persistence.summary import summarize
-from session_core import SessionHeader
+from session_core import SessionCoreError
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
-    from persistence.files import Files, FileStat
+    from persistence.files import Files
     from persistence.jsonl.index import SummaryIndex
     from persistence.jsonl.layout import SessionPaths
+    from session_core import SessionHeader
 
 _logger = logging.getLogger(__name__)
 
-
-class _Found(NamedTuple):
-    """A log that exists, with its summary; `key` orders it in the list."""
-
-    key: ListKey
-    row: IndexRow
-    status: FileStat
+# A log that exists: what is known of it, and its status.
+_Found: TypeAlias = "tuple[IndexRow, os.stat_result]"
 
 
 class SessionLister:
@@ -47,89 +46,119 @@ class SessionLister:
         self._root = root
         self._index = index
         self._guard = threading.Lock()
-        # Damaged sessions by log path, so that each is read and warned about once per state.
+        # Damaged sessions by key, so that each is read once per state of its file.
         self._damaged: dict[str, tuple[int, int, IndexRow | None]] = {}
+        self._warned: set[tuple[str, int, int]] = set()
 
     def page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
         """See `SessionBackend.list_page`."""
         is_wanted = DirectoryFilter(cwd)
-        with self._guard:
+        # Ten thousand small objects that are all kept: the collector would look at them in vain.
+        with self._guard, gc_paused():
             found = self._find_all()
-        wanted = (item for item in found if is_wanted(item.row.header.get("cwd")))
-        rows, next_cursor = take_page(wanted, cursor, limit)
-        return EntryPage([_entry(item) for item in rows], next_cursor)
+            if cwd is not None:
+                found = [item for item in found if is_wanted(item[0].cwd)]
+            rows, next_cursor = take_page(found, _place, cursor, limit)
+            return EntryPage([self._entry(*item) for item in rows], next_cursor)
 
     def _find_all(self) -> list[_Found]:
         known = self._index.rows()
         found: list[_Found] = []
         rebuilt: list[IndexRow] = []
         keys: set[str] = set()
-        for paths, status in self._logs():
-            key = paths.key
+        for key, status in self._logs():
             keys.add(key)
             row = known.get(key)
-            if row is None or not row.is_fresh(status.inode, status.size):
-                row, is_whole = self._summarize(paths, status)
-                if is_whole and row is not None:
+            if row is None or row.inode != status.st_ino or row.size != status.st_size:
+                row = self._summarize(key, status)
+                if row is not None and key not in self._damaged:
                     rebuilt.append(row)
             if row is not None:
-                found.append(_Found(ListKey.of(row.summary, row.header["id"]), row, status))
+                found.append((row, status))
         if rebuilt:
             self._index.add_checked(rebuilt, self._is_current)
         self._index.compact_if_due(keys)
         return found
 
-    def _logs(self) -> Iterator[tuple[SessionPaths, FileStat]]:
-        for bucket in filter(is_bucket, _names(self._files, self._root)):
-            for name in _names(self._files, f"{self._root}/{bucket}"):
-                paths = paths_in_bucket(self._root, bucket, name)
+    def _logs(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Yield the key and the status of every log that has something in it."""
+        status_of, root = self._files.stat, self._root
+        for bucket in filter(is_bucket, _names(self._files, root)):
+            for name in _names(self._files, f"{root}/{bucket}"):
+                key = f"{bucket}/{name}"
                 try:
-                    status = self._files.stat(f"{paths.directory}/{LOG_NAME}")
+                    status = status_of(f"{root}/{key}/{LOG_NAME}")
                 except (FileNotFoundError, NotADirectoryError):
                     continue
                 except OSError as error:
-                    _logger.warning("%s is left out of the list: %s", paths.log, error.strerror)
+                    self._warn(key, None, f"left out of the list: {error.strerror}")
                     continue
-                if status.kind == "file" and status.size:
-                    yield paths, status
+                if status.st_size and stat.S_ISREG(status.st_mode):
+                    yield key, status
 
-    def _summarize(self, paths: SessionPaths, status: FileStat) -> tuple[IndexRow | None, bool]:
-        """Return the row of a log that the index does not know, and whether the log is sound."""
-        damaged = self._damaged.get(paths.log)
-        if damaged is not None and damaged[:2] == (status.inode, status.size):
-            return damaged[2], False
+    def _entry(self, row: IndexRow, status: os.stat_result) -> SessionEntry:
         try:
-            stored = read_log(self._files, None, paths)
-        except (PersistenceError, OSError) as error:
-            row = self._row_of_damaged(paths, status)
-            self._damaged[paths.log] = (status.inode, status.size, row)
+            return row.entry(revision(status))
+        except (SessionCoreError, KeyError):
+            # The log has a sound header, or the row would not be found; only the index lies.
+            header = read_header(self._files, self._paths(row.key))
+            return SessionEntry(header, _unknown(header), revision(status))
+
+    def _summarize(self, key: str, status: os.stat_result) -> IndexRow | None:
+        """Return the row of a log that the index does not know; None if it is left out."""
+        damaged = self._damaged.get(key)
+        if damaged is not None and damaged[:2] == (status.st_ino, status.st_size):
+            return damaged[2]
+        self._damaged.pop(key, None)
+        try:
+            stored = read_log(self._files, None, self._paths(key))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(key, status, f"left out of the list: {error.strerror}")
+            return None
+        except PersistenceError as error:
+            row = self._row_of_damaged(key, status)
+            self._damaged[key] = (status.st_ino, status.st_size, row)
             shown = "left out of the list" if row is None else "listed by its header alone"
-            reason = read_error(None, paths.log, error) if isinstance(error, OSError) else error
-            _logger.warning("%s is %s: %s", paths.log, shown, reason)
-            return row, False
+            self._warn(key, status, f"{shown}: {error}")
+            return row
         summary = summarize(stored.header, stored.log.records())
-        freshness = (status.inode, status.size)
-        return index_row(paths.key, freshness, stored.header, summary), True
+        return row_of(key, status.st_ino, status.st_size, stored.header, summary)
 
-    def _row_of_damaged(self, paths: SessionPaths, status: FileStat) -> IndexRow | None:
+    def _row_of_damaged(self, key: str, status: os.stat_result) -> IndexRow | None:
         try:
-            header = read_header(self._files, paths)
+            header = read_header(self._files, self._paths(key))
         except (PersistenceError, OSError):
             return None
-        summary = SessionSummary(None, None, header.created_at, 0, 0)
-        return index_row(paths.key, (status.inode, status.size), header, summary)
+        return row_of(key, status.st_ino, status.st_size, header, _unknown(header))
+
+    def _warn(self, key: str, status: os.stat_result | None, what: str) -> None:
+        """Log one warning for each bad session, until its file changes."""
+        state = (key, status.st_ino, status.st_size) if status is not None else (key, 0, 0)
+        if state not in self._warned:
+            self._warned.add(state)
+            _logger.warning("%s/%s/%s is %s", self._root, key, LOG_NAME, what)
+
+    def _paths(self, key: str) -> SessionPaths:
+        bucket, _, name = key.partition("/")
+        return paths_in_bucket(self._root, bucket, name)
 
     def _is_current(self, row: IndexRow) -> bool:
         try:
             status = self._files.stat(f"{self._root}/{row.key}/{LOG_NAME}")
         except OSError:
             return False
-        return row.is_fresh(status.inode, status.size)
+        return (row.inode, row.size) == (status.st_ino, status.st_size)
 
 
-def _entry(found: _Found) -> SessionEntry:
-    header = SessionHeader.from_json(found.row.header)
-    return SessionEntry(header, found.row.summary, revision(found.status))
+def _place(found: _Found) -> ListKey:
+    return found[0].place
+
+
+def _unknown(header: SessionHeader) -> SessionSummary:
+    """Return what can be said of a log that was not read."""
+    return SessionSummary(None, None, header.created_at, 0, 0)
 
 
 def _names(files: Files, directory: str) -> list[str]:

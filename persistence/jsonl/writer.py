@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from persistence.errors import StoreWriteError, write_error
 from persistence.jsonl.append import LogFile
-from persistence.jsonl.index import index_row
+from persistence.jsonl.index_row import row_of
 from persistence.records import encode_record, encode_records
 from session_core import Event
 
@@ -107,7 +107,7 @@ class JsonlWriter:
             self._log.publish(encode_header(header) + data, seq)
             self._materialized = True
         if summary is not None:
-            self._index.add(index_row(self._paths.key, self._log.freshness, header, summary))
+            self._index.add(row_of(self._paths.key, *self._log.freshness, header, summary))
 
     def _repair(self, mark: LogMark, closers: Sequence[Event]) -> None:
         if mark.end < mark.size:

@@ -158,7 +158,7 @@ async def test_a_session_that_cannot_be_read_says_so(
     (harness.root / "index.jsonl").unlink()
     files = FaultyFiles()
     async with opened(harness, files) as persistence:
-        files.plan("read", 13, times=2)
+        files.plan("read", 13)
         entries = (await persistence.list()).entries
         assert len(entries) == 1
         assert [r.levelname for r in caplog.records] == ["WARNING"]
