@@ -38,5 +38,10 @@ format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+bench: $(STAMP) ## measure against the peers and print ratios; takes some minutes
+	$(BIN)/python benchmarks/append_cost.py
+	$(BIN)/python benchmarks/store_cost.py
+	$(BIN)/python benchmarks/wire.py
+
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
