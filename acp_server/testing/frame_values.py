@@ -1,5 +1,7 @@
 """Pure checks of one JSON value: strict reading, forbidden nulls, exact equality."""
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +9,7 @@ import orjson
 
 # Null is legal where the schema needs it, and the rule does not reach into foreign values (Z26).
 _MAY_BE_NULL = frozenset({"oldText", "id", "requestId"})
+_LONG_INTEGER = re.compile(rb"\d{19}")
 _NOT_LOOKED_INTO = frozenset({"rawInput", "rawOutput", "_meta"})
 
 
@@ -16,7 +19,9 @@ def read_strict(line: bytes) -> Any:
     Raises:
         ValueError: If it is not.
     """
-    return orjson.loads(line)
+    value = orjson.loads(line)
+    # orjson judges, the standard library reads: integers of any size stay integers (Z35).
+    return json.loads(line) if _LONG_INTEGER.search(line) else value
 
 
 def find_null(value: Any, path: str = "") -> str | None:
