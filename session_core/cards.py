@@ -6,11 +6,12 @@ nothing of any protocol.
 Call views:
     {"type": "generic-call", "title", "kind"?, "rawInput"?, "content"?: [block], "locations"?}
     {"type": "diff-call", "title", "diffs", "locations"?}
-    {"type": "terminal-call", "title", "description"?, "cwd"?}
+    {"type": "terminal-call", "title", "description"?, "cwd"?, "terminalId"?}
 Result views:
-    {"type": "generic-result", "title"?, "content"?: [block]}
+    {"type": "generic-result", "title"?, "content"?: [block], "rawOutput"?}
     {"type": "diff-result", "title"?, "diffs"}
     {"type": "terminal-result", "title"?, "output"?, "exitCode"?, "signal"?}
+where "terminalId" names a terminal of the client that lives only as long as the client shows it,
 with locations [{"path", "line"?}] and diffs [{"path", "oldText": str | null, "newText"}].
 """
 
@@ -36,11 +37,15 @@ CALL_VIEWS: Final[dict[str, Check]] = {
         {"kind": text, "rawInput": anything, "content": BLOCKS, "locations": _LOCATIONS},
     ),
     "diff-call": exactly({"type": text, "title": text, "diffs": _DIFFS}, {"locations": _LOCATIONS}),
-    "terminal-call": exactly({"type": text, "title": text}, {"description": text, "cwd": text}),
+    "terminal-call": exactly(
+        {"type": text, "title": text}, {"description": text, "cwd": text, "terminalId": text}
+    ),
 }
 
 RESULT_VIEWS: Final[dict[str, Check]] = {
-    "generic-result": exactly({"type": text}, {"title": text, "content": BLOCKS}),
+    "generic-result": exactly(
+        {"type": text}, {"title": text, "content": BLOCKS, "rawOutput": anything}
+    ),
     "diff-result": exactly({"type": text, "diffs": _DIFFS}, {"title": text}),
     "terminal-result": exactly(
         {"type": text}, {"title": text, "output": text, "exitCode": whole, "signal": text}

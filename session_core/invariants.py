@@ -175,24 +175,21 @@ _CHECKS: Final[dict[str, _Check]] = {
 def _open_turn(trace: InvariantTrace, data: Any, _event: Event) -> None:
     trace.turn = data["turn"]
     trace.step, trace.next_step = None, 1
-    trace.calls.clear()
 
 
 def _close_turn(trace: InvariantTrace, data: Any, _event: Event) -> None:
     trace.turn = trace.step = None
     trace.next_turn = data["turn"] + 1
-    trace.calls.clear()
 
 
 def _open_step(trace: InvariantTrace, data: Any, _event: Event) -> None:
     trace.step = data["step"]
+    # Calls that the step before left without a result: this one cannot give it.
     trace.calls.clear()
 
 
 def _close_step(trace: InvariantTrace, data: Any, _event: Event) -> None:
-    # Calls may be left without a result; a later step cannot give it.
     trace.step, trace.next_step = None, data["step"] + 1
-    trace.calls.clear()
 
 
 def _note_call(trace: InvariantTrace, data: Any, _event: Event) -> None:

@@ -24,9 +24,6 @@ MAX_SAFE_INT: Final = 2**53 - 1
 class _Invalid(Enum):
     INVALID = "INVALID"
 
-    def __bool__(self) -> bool:
-        return False
-
 
 INVALID: Final = _Invalid.INVALID
 """What `snapshot_json_value` answers for a value outside the domain."""

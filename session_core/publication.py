@@ -108,11 +108,9 @@ class Publication:
 
 
 def without_one(listeners: tuple[Observer, ...], listener: Observer) -> tuple[Observer, ...]:
-    """Return `listeners` with one occurrence of `listener` less, if there is one."""
-    remaining = list(listeners)
-    if listener in remaining:
-        remaining.remove(listener)
-    return tuple(remaining)
+    """Return `listeners` with one occurrence of `listener` less."""
+    place = listeners.index(listener)
+    return listeners[:place] + listeners[place + 1 :]
 
 
 def discard_awaitable(result: object, who: str) -> None:

@@ -238,12 +238,11 @@ class SessionStore:
         """
         publication = self._entry(session).publication
         publication.observers = (*publication.observers, fn)
-        remaining = [fn]
+        added = [fn]
 
         def stop() -> None:
-            for observer in remaining:
-                publication.observers = without_one(publication.observers, observer)
-            remaining.clear()
+            if added:
+                publication.observers = without_one(publication.observers, added.pop())
 
         return stop
 

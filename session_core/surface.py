@@ -79,9 +79,6 @@ class Surface:
         """How many replacements were committed: unchanged means that the surface only grew."""
         return self._generation
 
-    def __len__(self) -> int:
-        return len(self._nodes)
-
     def nodes_from(self, position: int) -> list[int]:
         """Return the nodes from `position` to the tail."""
         return self._nodes[position:]

@@ -239,6 +239,8 @@ def test_true_is_no_number(session: Session) -> None:
         session.append_delta(True, 1, "text-delta", 0, "a")
     session.append_delta(1, 1, "text-delta", 1, "a")
     with pytest.raises(PayloadError):
+        session.append_delta(True, 1, "text-delta", 1, "b")
+    with pytest.raises(PayloadError):
         session.append_delta(1, True, "text-delta", 1, "b")
     with pytest.raises(PayloadError):
         session.append_delta(1, 1, "text-delta", True, "b")
@@ -302,6 +304,9 @@ def test_a_frozen_container_cannot_hold_what_is_not_json() -> None:
         FrozenDict({"a": object()})
     with pytest.raises(NotJsonError):
         FrozenList([object()])
+    not_an_object: Any = []
+    with pytest.raises(NotJsonError):
+        FrozenDict(not_an_object)
     assert FrozenList(FrozenList([1])) == [1]
     assert FrozenDict() == {}
 
