@@ -85,7 +85,9 @@ class SessionPersistence:
 
     async def __aenter__(self) -> Self:
         self._tasks = await anyio.create_task_group().__aenter__()
-        self._opened = LiveSessions(self._backend, self._slots, self._tasks, self._window_s)
+        self._opened = LiveSessions(
+            self._backend, self._store, self._slots, self._tasks, self._window_s
+        )
         self._unsubscribe = self._store.subscribe(self._opened)
         return self
 

@@ -7,6 +7,7 @@ session, so that what is pending is what lies behind the slot's cursor.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from persistence.seam import SessionBackend
     from persistence.tracking import Slot, SlotTable
-    from session_core import Event, Session
+    from session_core import Event, Session, SessionStore
 
 _logger = logging.getLogger(__name__)
 
@@ -41,9 +42,15 @@ class LiveSessions(StoreListener):
     """Keeps every live session of a store durable."""
 
     def __init__(
-        self, backend: SessionBackend, slots: SlotTable, tasks: TaskGroup, window_s: float
+        self,
+        backend: SessionBackend,
+        store: SessionStore,
+        slots: SlotTable,
+        tasks: TaskGroup,
+        window_s: float,
     ) -> None:
         self._backend = backend
+        self._store = store
         self._slots = slots
         self._tasks = tasks
         self._write_behind = WriteBehind(tasks, window_s, self._drain)
@@ -142,6 +149,8 @@ class LiveSessions(StoreListener):
             except PersistenceError as error:
                 if live.lost is None:
                     errors.append(error)
+            finally:
+                live.unobserve()
         self._retiring.clear()
         self._live.clear()
         return errors
@@ -156,17 +165,9 @@ class LiveSessions(StoreListener):
         slot.users += 1
         live = self._live[session.id] = Live(session, slot)
         claim_if_resumed(live)
+        # An observer of this session alone spares every streamed token a look-up by id.
+        live.unobserve = self._store.observe(session, partial(self._follow, live))
         if live.pending:
-            self._write_behind.note(live)
-
-    def on_event(self, session: Session, event: Event) -> None:
-        """Remember that something is pending; this runs for every streamed token."""
-        live = self._live.get(session.id)
-        if live is None or live.session is not session:
-            return
-        if starts_write_behind(event.type):
-            self._write_behind.kick(live)
-        elif live.timer is None:
             self._write_behind.note(live)
 
     async def on_flush(self, session: Session) -> None:
@@ -181,6 +182,15 @@ class LiveSessions(StoreListener):
         del self._live[session.id]
         self._retiring.add(live)
         self._tasks.start_soon(self._retire_later, live)
+
+    def _follow(self, live: Live, event: Event) -> None:
+        """Remember that something is pending; this runs for every streamed token."""
+        if live.timer is not None and event.type == "assistant/chunk":
+            return
+        if starts_write_behind(event.type):
+            self._write_behind.kick(live)
+        else:
+            self._write_behind.note(live)
 
     async def _drain(self, live: Live, target: int | None = None) -> None:
         """Store everything that is pending; with a target, unless a former write got that far."""
@@ -205,6 +215,7 @@ class LiveSessions(StoreListener):
     async def _retire_queued(self, live: Live) -> None:
         await self.drain_queued(live)
         live.closed = True
+        live.unobserve()
         if live.slot.owner is live:
             await live.slot.let_go()
 
@@ -215,6 +226,10 @@ class LiveSessions(StoreListener):
             if live.lost is None:
                 _logger.warning("%s; it is tried again at the end", error)
                 return
+        except Exception:
+            # A failure in the background must not end the task group, and all sessions with it.
+            _logger.exception("session %r could not be let go", live.session.id)
+            return
         self._retiring.discard(live)
         self._forget(live)
 

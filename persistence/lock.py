@@ -87,7 +87,7 @@ class FileLock:
             current = self._files.stat(self._path)
         except FileNotFoundError:
             return False
-        return (ours.st_dev, ours.st_ino) == (current.st_dev, current.st_ino)
+        return (ours.st_dev, ours.st_ino) == (current.device, current.inode)
 
     def _write_pid(self) -> None:
         if self._pid_path is None:

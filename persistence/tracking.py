@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import anyio
@@ -100,10 +100,12 @@ class Live:
         closed: everything of it was stored and given back; later events are nobody's.
         failure_logged: a background write failed, and no write has succeeded since.
         listeners: told the durable seq after each flush.
+        unobserve: stops following the session's events.
     """
 
     session: Session
     slot: Slot
+    unobserve: Callable[[], None] = field(default=lambda: None)
     timer: anyio.Event | None = None
     lost: PersistenceError | None = None
     closed: bool = False

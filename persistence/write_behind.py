@@ -60,3 +60,6 @@ class WriteBehind:
             if not live.failure_logged and live.lost is None:
                 live.failure_logged = True
                 _logger.warning("%s; %d events are kept in memory", error, live.pending)
+        except Exception:
+            # A failure in the background must not end the task group, and all sessions with it.
+            _logger.exception("session %r could not be written", live.session.id)

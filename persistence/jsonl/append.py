@@ -79,7 +79,7 @@ class LogFile:
                 files.sync(handle)
                 status = files.handle_stat(handle)
             finally:
-                files.close(handle)
+                self._close(handle)
             files.link(paths.temp, paths.log)
         except FileExistsError as error:
             self._drop_temp()
@@ -88,7 +88,9 @@ class LogFile:
             self._drop_temp()
             raise write_error(self._session_id, error) from error
         try:
-            files.sync_dir(paths.directory)
+            # Upwards too: whoever made the directories may have died before they were durable.
+            for directory in (paths.directory, paths.bucket, paths.root):
+                files.sync_dir(directory)
         except OSError as error:
             # The name may not survive a power cut, so the session must not count as stored.
             with contextlib.suppress(OSError):
@@ -96,7 +98,7 @@ class LogFile:
             self._drop_temp()
             raise write_error(self._session_id, error) from error
         self._drop_temp()
-        self._identity = (status.st_dev, status.st_ino)
+        self._identity = (status.device, status.inode)
         self._end = len(data)
         self._crc = extend_crc(0, data)
         self._sidecar_size = 0
@@ -117,7 +119,7 @@ class LogFile:
             except OSError as error:
                 raise self._rolled_back(handle, error) from error
         finally:
-            self._files.close(handle)
+            self._close(handle)
         self._end += len(data)
         self._crc = extend_crc(self._crc, data)
         self._write_checksum(seq)
@@ -136,7 +138,7 @@ class LogFile:
         except OSError as error:
             raise write_error(self._session_id, error) from error
         finally:
-            self._files.close(handle)
+            self._close(handle)
         self._end = end
 
     def _open_checked(self) -> int:
@@ -152,21 +154,26 @@ class LogFile:
             if self._rollback_owed:
                 self._roll_back(handle)
         except OSError as error:
-            self._files.close(handle)
+            self._close(handle)
             raise write_error(self._session_id, error) from error
         except BaseException:
-            self._files.close(handle)
+            self._close(handle)
             raise
         return handle
 
+    def _close(self, handle: int) -> None:
+        # What had to be durable was synced; a failing close has nothing to add.
+        with contextlib.suppress(OSError):
+            self._files.close(handle)
+
     def _check(self, handle: int) -> None:
         status = self._files.handle_stat(handle)
-        if (status.st_dev, status.st_ino) != self._identity:
+        if (status.device, status.inode) != self._identity:
             raise SessionChangedError(self._session_id, "it is another file")
-        grown = status.st_size > self._end and self._rollback_owed
-        if status.st_size != self._end and not grown:
+        grown = status.size > self._end and self._rollback_owed
+        if status.size != self._end and not grown:
             raise SessionChangedError(
-                self._session_id, f"it has {status.st_size} bytes where {self._end} were left"
+                self._session_id, f"it has {status.size} bytes where {self._end} were left"
             )
 
     def _roll_back(self, handle: int) -> None:
@@ -195,11 +202,11 @@ class LogFile:
         try:
             handle = self._files.open(self.paths.sidecar, "update")
             try:
-                if self._files.handle_stat(handle).st_size != self._sidecar_size:
+                if self._files.handle_stat(handle).size != self._sidecar_size:
                     self._files.truncate(handle, self._sidecar_size)
                 write_all(self._files, handle, line, self._sidecar_size)
             finally:
-                self._files.close(handle)
+                self._close(handle)
         except OSError as error:
             _logger.warning("no checksum for session %r: %s", self._session_id, error)
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os.path
 import re
-import stat
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -106,7 +105,7 @@ class JsonlBackend:
             if isinstance(outcome, JsonlWriter):
                 return outcome
             if anyio.current_time() >= give_up_at:
-                raise SessionLockedError(session_id, outcome.holder_pid())
+                raise SessionLockedError(session_id, await self._run(outcome.holder_pid))
             # The kernel tells nobody when a lock becomes free.
             await anyio.sleep(_LOCK_POLL_S)
 
@@ -199,7 +198,7 @@ class JsonlBackend:
 
     def _is_log(self, paths: SessionPaths) -> bool:
         try:
-            return stat.S_ISREG(self._files.stat(paths.log).st_mode)
+            return self._files.stat(paths.log).kind == "file"
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -207,7 +206,7 @@ class JsonlBackend:
 
     def _refuse_foreign_root(self) -> None:
         try:
-            if not stat.S_ISDIR(self._files.stat(self._root).st_mode):
+            if self._files.stat(self._root).kind != "directory":
                 raise ForeignStoreError(self._root, "it is not a directory")
         except FileNotFoundError:
             return

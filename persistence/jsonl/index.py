@@ -131,9 +131,9 @@ class SummaryIndex:
             return
         try:
             status = self._files.handle_stat(handle)
-            if (status.st_dev, status.st_ino) != self._inode or status.st_size < self._read_to:
+            if (status.device, status.inode) != self._inode or status.size < self._read_to:
                 self._forget()
-                self._inode = (status.st_dev, status.st_ino)
+                self._inode = (status.device, status.inode)
             parts: list[bytes] = []
             while piece := self._files.read(handle, _READ_PIECE, self._read_to):
                 parts.append(piece)

@@ -61,6 +61,11 @@ class SessionPaths:
         return f"{self.directory}/{LOG_NAME}{TEMP_SUFFIX}"
 
     @property
+    def root(self) -> str:
+        """The store's directory."""
+        return self.bucket.rpartition("/")[0]
+
+    @property
     def bucket_name(self) -> str:
         """The last part of the bucket's path."""
         return self.bucket.rpartition("/")[2]

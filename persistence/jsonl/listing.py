@@ -8,7 +8,6 @@ it has none; either way it is logged once and hides no other (B50).
 from __future__ import annotations
 
 import logging
-import stat
 import threading
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,10 +23,9 @@ from persistence.summary import summarize
 from session_core import SessionCoreError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterator
 
-    from persistence.files import Files
+    from persistence.files import Files, FileStat
     from persistence.jsonl.index import SummaryIndex
     from persistence.jsonl.layout import SessionPaths
     from session_core import SessionHeader
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 # A log that exists: what is known of it, and its status.
-_Found: TypeAlias = "tuple[IndexRow, os.stat_result]"
+_Found: TypeAlias = "tuple[IndexRow, FileStat]"
 
 
 class SessionLister:
@@ -59,7 +57,8 @@ class SessionLister:
             if cwd is not None:
                 found = [item for item in found if is_wanted(item[0].cwd)]
             rows, next_cursor = take_page(found, _place, cursor, limit)
-            return EntryPage([self._entry(*item) for item in rows], next_cursor)
+            entries = [self._entry(*item) for item in rows]
+            return EntryPage([entry for entry in entries if entry is not None], next_cursor)
 
     def _find_all(self) -> list[_Found]:
         known = self._index.rows()
@@ -69,7 +68,7 @@ class SessionLister:
         for key, status in self._logs():
             keys.add(key)
             row = known.get(key)
-            if row is None or row.inode != status.st_ino or row.size != status.st_size:
+            if row is None or row.inode != status.inode or row.size != status.size:
                 row = self._summarize(key, status)
                 if row is not None and key not in self._damaged:
                     rebuilt.append(row)
@@ -80,7 +79,7 @@ class SessionLister:
         self._index.compact_if_due(keys)
         return found
 
-    def _logs(self) -> Iterator[tuple[str, os.stat_result]]:
+    def _logs(self) -> Iterator[tuple[str, FileStat]]:
         """Yield the key and the status of every log that has something in it."""
         status_of, root = self._files.stat, self._root
         for bucket in filter(is_bucket, _names(self._files, root)):
@@ -93,21 +92,21 @@ class SessionLister:
                 except OSError as error:
                     self._warn(key, None, f"left out of the list: {error.strerror}")
                     continue
-                if status.st_size and stat.S_ISREG(status.st_mode):
+                if status.size and status.kind == "file":
                     yield key, status
 
-    def _entry(self, row: IndexRow, status: os.stat_result) -> SessionEntry:
+    def _entry(self, row: IndexRow, status: FileStat) -> SessionEntry | None:
         try:
             return row.entry(revision(status))
         except (SessionCoreError, KeyError):
-            # The log has a sound header, or the row would not be found; only the index lies.
-            header = read_header(self._files, self._paths(row.key))
-            return SessionEntry(header, _unknown(header), revision(status))
+            # The index lies, as far as a line can that was taken for a row.
+            honest = self._summarize(row.key, status)
+            return None if honest is None else honest.entry(revision(status))
 
-    def _summarize(self, key: str, status: os.stat_result) -> IndexRow | None:
+    def _summarize(self, key: str, status: FileStat) -> IndexRow | None:
         """Return the row of a log that the index does not know; None if it is left out."""
         damaged = self._damaged.get(key)
-        if damaged is not None and damaged[:2] == (status.st_ino, status.st_size):
+        if damaged is not None and damaged[:2] == (status.inode, status.size):
             return damaged[2]
         self._damaged.pop(key, None)
         try:
@@ -119,23 +118,23 @@ class SessionLister:
             return None
         except PersistenceError as error:
             row = self._row_of_damaged(key, status)
-            self._damaged[key] = (status.st_ino, status.st_size, row)
+            self._damaged[key] = (status.inode, status.size, row)
             shown = "left out of the list" if row is None else "listed by its header alone"
             self._warn(key, status, f"{shown}: {error}")
             return row
         summary = summarize(stored.header, stored.log.records())
-        return row_of(key, status.st_ino, status.st_size, stored.header, summary)
+        return row_of(key, status.inode, status.size, stored.header, summary)
 
-    def _row_of_damaged(self, key: str, status: os.stat_result) -> IndexRow | None:
+    def _row_of_damaged(self, key: str, status: FileStat) -> IndexRow | None:
         try:
             header = read_header(self._files, self._paths(key))
         except (PersistenceError, OSError):
             return None
-        return row_of(key, status.st_ino, status.st_size, header, _unknown(header))
+        return row_of(key, status.inode, status.size, header, _unknown(header))
 
-    def _warn(self, key: str, status: os.stat_result | None, what: str) -> None:
+    def _warn(self, key: str, status: FileStat | None, what: str) -> None:
         """Log one warning for each bad session, until its file changes."""
-        state = (key, status.st_ino, status.st_size) if status is not None else (key, 0, 0)
+        state = (key, status.inode, status.size) if status is not None else (key, 0, 0)
         if state not in self._warned:
             self._warned.add(state)
             _logger.warning("%s/%s/%s is %s", self._root, key, LOG_NAME, what)
@@ -149,7 +148,7 @@ class SessionLister:
             status = self._files.stat(f"{self._root}/{row.key}/{LOG_NAME}")
         except OSError:
             return False
-        return (row.inode, row.size) == (status.st_ino, status.st_size)
+        return (row.inode, row.size) == (status.inode, status.size)
 
 
 def _place(found: _Found) -> ListKey:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import os
-
+    from persistence.files import FileStat
     from persistence.jsonl.layout import SessionPaths
 
 
@@ -35,9 +34,9 @@ class LogMark:
     sidecar_size: int
 
 
-def revision(status: os.stat_result) -> str:
+def revision(status: FileStat) -> str:
     """Return the opaque revision of a log: another one after every change of the file."""
     return (
-        f"{status.st_dev:x}-{status.st_ino:x}-{status.st_size:x}"
-        f"-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
+        f"{status.device:x}-{status.inode:x}-{status.size:x}"
+        f"-{status.mtime_ns:x}-{status.ctime_ns:x}"
     )

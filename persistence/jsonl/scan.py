@@ -176,8 +176,8 @@ class _LogScan:
             torn=(self._tail or "its last line lacks a newline") if torn else None,
             mark=LogMark(
                 paths=self._paths,
-                device=status.st_dev,
-                inode=status.st_ino,
+                device=status.device,
+                inode=status.inode,
                 size=self._size,
                 end=self._end,
                 seq=self._decoder.next_seq,

@@ -65,7 +65,7 @@ class JsonlWriter:
         summary: SessionSummary | None = None,
     ) -> None:
         """See `Writer.append_batch`."""
-        await self._run(partial(self._append, header, records, summary))
+        await self._write(partial(self._append, header, records, summary))
 
     async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:
         """See `Writer.commit_repair`."""
@@ -73,15 +73,15 @@ class JsonlWriter:
         mark = cast("LogMark", stored.mark)
         self._log.adopt(mark)
         if stored.torn is not None or closers:
-            await self._run(partial(self._repair, mark, closers))
+            await self._write(partial(self._repair, mark, closers))
 
     async def delete(self) -> None:
         """See `Writer.delete`."""
-        await self._run(self._delete)
+        await self._write(self._delete)
 
     async def release(self) -> None:
         """See `Writer.release`."""
-        await self._run(self.release_now)
+        await self._write(self.release_now)
 
     def release_now(self) -> None:
         """Give the lock back; blocks briefly. What is not stored leaves nothing behind."""
@@ -95,6 +95,12 @@ class JsonlWriter:
         finally:
             self._lock.release()
             self._on_released(self)
+
+    async def _write(self, work: Callable[[], None]) -> None:
+        try:
+            await self._run(work)
+        except OSError as error:
+            raise write_error(self._session_id, error) from error
 
     def _append(
         self, header: SessionHeader, records: Sequence[Record], summary: SessionSummary | None

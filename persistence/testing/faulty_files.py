@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from persistence.files import OsFiles
 
 if TYPE_CHECKING:
-    from persistence.files import Files, OpenMode
+    from persistence.files import Files, FileStat, OpenMode
 
 
 @dataclass(slots=True)
@@ -95,12 +95,12 @@ class FaultyFiles:
         self._enter("truncate")
         self._inner.truncate(handle, size)
 
-    def stat(self, path: str) -> os.stat_result:
+    def stat(self, path: str) -> FileStat:
         """See `Files.stat`."""
         self._enter("stat")
         return self._inner.stat(path)
 
-    def handle_stat(self, handle: int) -> os.stat_result:
+    def handle_stat(self, handle: int) -> FileStat:
         """See `Files.handle_stat`."""
         return self._inner.handle_stat(handle)
 
