@@ -4,6 +4,9 @@ AgentsError
 ├── AgentLoadError      a `--agent` that names nothing that can run
 ├── ScriptError         a script file that cannot be played
 ├── TurnClosedError     a handle used after its turn has ended
+├── AuthRequiredError   the user must sign in first
+├── RequestRefusedError a request that an agent's own handler does not accept
+├── NotOfferedError     the client cannot do what the agent asks of it
 ├── PermissionDenied    the user (or the preset) refused a call
 └── CheckpointError     the store could not make the log durable
 """
@@ -42,6 +45,37 @@ class TurnClosedError(AgentsError):
         super().__init__("this turn has ended")
 
 
+class AuthRequiredError(AgentsError):
+    """The user must sign in first. Raised in a turn it ends the turn and asks the client for it."""
+
+    def __init__(self) -> None:
+        super().__init__("authentication required")
+
+
+class RequestRefusedError(AgentsError):
+    """An agent's own handler does not accept a request.
+
+    Attributes:
+        detail: One sentence, which the client is told.
+    """
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(detail)
+
+
+class NotOfferedError(AgentsError):
+    """The client has not offered what is asked of it; it was not called.
+
+    Attributes:
+        what: The capability that it lacks.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"the client offers no {what}")
+
+
 class PermissionDenied(AgentsError):  # noqa: N818 - authors catch it as what it says, like PermissionError
     """A call was refused. Uncaught, it ends the turn `completed` with that call failed (Z3).
 
@@ -68,17 +102,31 @@ class CheckpointError(AgentsError):
 
 
 class ModelError(AgentsError):
-    """A model request failed for good.
+    """A model request failed.
 
     Attributes:
         failure: The structured failure that goes into the log, contract 1.6.
+        aborted: The model says that the request was cancelled.
+        retryable: Another attempt may succeed, so the model loop makes one if it may.
+        retry_after_ms: How long the provider asks to wait before it.
     """
 
     def __init__(
-        self, message: str, *, code: str, status: int | None = None, aborted: bool = False
+        self,
+        message: str,
+        *,
+        code: str,
+        status: int | None = None,
+        aborted: bool = False,
+        retryable: bool = False,
+        retry_after_ms: int | None = None,
     ) -> None:
         self.aborted = aborted
+        self.retryable = retryable
+        self.retry_after_ms = retry_after_ms
         self.failure: dict[str, object] = {"message": message, "code": code}
         if status is not None:
             self.failure["status"] = status
+        if retry_after_ms is not None:
+            self.failure["providerRetryAfterMs"] = retry_after_ms
         super().__init__(message)

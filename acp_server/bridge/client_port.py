@@ -1,30 +1,53 @@
-"""The client of one session, as its turns see it: permissions and files over ACP."""
+"""The client of one session, as its turns see it: each method behind its capability (6.7, Z19).
+
+Every wait ends with the turn's cancel: the peer then sends `$/cancel_request` and ignores a late
+answer.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import math
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from acp_server.agents.ports import TerminalExit, TerminalOutput
 from acp_server.rpc.errors import ConnectionClosedError, PeerError, RemoteError
 from acp_server.wire import asks, updates
-from acp_server.wire.answers import EmptyAnswer, ReadTextFileAnswer, RequestPermissionAnswer
+from acp_server.wire.answers import (
+    CreateTerminalAnswer,
+    ElicitationAnswer,
+    EmptyAnswer,
+    ExitStatus,
+    ReadTextFileAnswer,
+    RequestPermissionAnswer,
+    TerminalOutputAnswer,
+    WaitForExitAnswer,
+)
 from acp_server.wire.errors import WireError
 from acp_server.wire.model import parse
 
 if TYPE_CHECKING:
-    from acp_server.agents.ports import PermissionOutcome
+    from collections.abc import Mapping, Sequence
+
+    from acp_server.agents.ports import GrantScope, NoticeSeverity, PermissionOutcome
     from acp_server.bridge.cards import ToolCards
     from acp_server.rpc.peer import Peer
     from acp_server.wire.handshake import ClientCapabilities
     from acp_server.wire.model import WireModel
+    from acp_server.wire.shapes import JsonObject
 
     AnswerT = TypeVar("AnswerT", bound=WireModel)
 
 CLIENT_TIMEOUT_S = 60.0
-"""How long a file call may take. Some clients never answer what they do not know; a permission has
-no limit, since a person answers it, and ends with the turn's cancel."""
+"""How long a file or terminal call may take. Some clients never answer what they do not know. What
+a person answers, and a command's end, has no limit: it ends with the turn's cancel."""
 
-_ALLOW = "allow-once"
-_REJECT = "reject-once"
+_MAX_LABEL = 80
+_OUTCOMES: Final[Mapping[str, PermissionOutcome]] = {
+    "allow-once": "allowed-once",
+    "allow-always": "allowed-always",
+    "reject-once": "rejected",
+    "reject-always": "rejected-always",
+}
 _CARD_FIELDS = ("title", "kind", "content", "locations", "rawInput")
 
 
@@ -36,6 +59,7 @@ class SessionClient:
         session_id: The session.
         capabilities: What the client offers.
         cards: The session's live cards: a question shows the card it is about.
+        timeout_s: Limit of file and terminal calls.
     """
 
     def __init__(
@@ -44,11 +68,14 @@ class SessionClient:
         session_id: str,
         capabilities: ClientCapabilities,
         cards: ToolCards,
+        *,
+        timeout_s: float = CLIENT_TIMEOUT_S,
     ) -> None:
         self._peer = peer
         self._session_id = session_id
         self._capabilities = capabilities
         self._cards = cards
+        self._timeout_s = timeout_s
 
     @property
     def can_read_files(self) -> bool:
@@ -60,19 +87,37 @@ class SessionClient:
         """Whether the client offers `fs/write_text_file`."""
         return self._capabilities.fs_write
 
-    async def request_permission(self, call_id: str) -> PermissionOutcome:
+    @property
+    def can_use_terminals(self) -> bool:
+        """Whether the client offers `terminal/*`."""
+        return self._capabilities.terminal
+
+    @property
+    def can_elicit_forms(self) -> bool:
+        """Whether the client offers `elicitation/create` of mode `form`."""
+        return self._capabilities.elicitation_form
+
+    @property
+    def can_elicit_urls(self) -> bool:
+        """Whether the client offers `elicitation/create` of mode `url`."""
+        return self._capabilities.elicitation_url
+
+    # -- permissions ------------------------------------------------------------------------
+
+    async def request_permission(
+        self, call_id: str, grant: GrantScope | None = None
+    ) -> PermissionOutcome:
         """Ask about a call; an option that was not offered counts as a refusal (contract 6.7)."""
         card = self._cards.card(call_id)
-        shown = (
-            {} if card is None else {k: card.fields[k] for k in _CARD_FIELDS if k in card.fields}
-        )
+        if card is None:
+            # A call of another agent, or none at all: the client knows nothing to decide about.
+            return "unavailable"
+        shown = {name: card.fields[name] for name in _CARD_FIELDS if name in card.fields}
+        options = _options(grant)
         params = asks.request_permission_params(
             self._session_id,
             {**updates.tool_call_fields(call_id), **shown, "status": "pending"},
-            [
-                asks.permission_option(_ALLOW, "Allow once", "allow_once"),
-                asks.permission_option(_REJECT, "Reject", "reject_once"),
-            ],
+            options,
         )
         try:
             result = await self._peer.request("session/request_permission", params)
@@ -82,30 +127,147 @@ class SessionClient:
             return "unavailable"
         if outcome.outcome == "cancelled":
             return "cancelled"
-        return "allowed-once" if outcome.option_id == _ALLOW else "rejected"
+        offered = any(option["optionId"] == outcome.option_id for option in options)
+        return _OUTCOMES[outcome.option_id] if offered else "rejected"
 
-    async def read_text_file(self, path: str) -> str:
+    # -- files ------------------------------------------------------------------------------
+
+    async def read_text_file(
+        self, path: str, *, line: int | None = None, limit: int | None = None
+    ) -> str:
         """Read a file as the editor shows it.
 
         Raises:
-            OSError: The client refused or answered nonsense.
+            OSError: The client refused, answered nonsense, or did not answer in time.
         """
-        params = asks.read_text_file_params(self._session_id, path)
+        params = asks.read_text_file_params(self._session_id, path, line=line, limit=limit)
         return (await self._ask("fs/read_text_file", params, ReadTextFileAnswer)).content
 
     async def write_text_file(self, path: str, content: str) -> None:
         """Write a file through the editor.
 
         Raises:
-            OSError: The client refused.
+            OSError: The client refused, or did not answer in time.
         """
         params = asks.write_text_file_params(self._session_id, path, content)
         await self._ask("fs/write_text_file", params, EmptyAnswer)
 
-    async def _ask(self, method: str, params: dict[str, Any], answer: type[AnswerT]) -> AnswerT:
+    # -- terminals --------------------------------------------------------------------------
+
+    async def create_terminal(
+        self,
+        command: str,
+        *,
+        args: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        output_byte_limit: int,
+    ) -> str:
+        """Start a command and return the id of its terminal.
+
+        Raises:
+            OSError: The client refused, answered nonsense, or did not answer in time.
+        """
+        params = asks.create_terminal_params(
+            self._session_id,
+            command,
+            args=args,
+            env=env,
+            cwd=cwd,
+            output_byte_limit=output_byte_limit,
+        )
+        return (await self._ask("terminal/create", params, CreateTerminalAnswer)).terminal_id
+
+    async def terminal_output(self, terminal_id: str) -> TerminalOutput:
+        """Return what the terminal has shown so far.
+
+        Raises:
+            OSError: The client refused, answered nonsense, or did not answer in time.
+        """
+        params = asks.terminal_params(self._session_id, terminal_id)
+        shown = await self._ask("terminal/output", params, TerminalOutputAnswer)
+        ended = None if shown.exit_status is None else _exit(shown.exit_status)
+        return TerminalOutput(shown.output, ended)
+
+    async def wait_for_terminal_exit(self, terminal_id: str) -> TerminalExit:
+        """Wait until the command has ended; there is no limit.
+
+        Raises:
+            OSError: The client refused or answered nonsense.
+        """
+        params = asks.terminal_params(self._session_id, terminal_id)
+        method = "terminal/wait_for_exit"
+        return _exit(await self._ask(method, params, WaitForExitAnswer, timeout_s=math.inf))
+
+    async def kill_terminal(self, terminal_id: str) -> None:
+        """End the command; the terminal stays.
+
+        Raises:
+            OSError: The client refused, or did not answer in time.
+        """
+        params = asks.terminal_params(self._session_id, terminal_id)
+        await self._ask("terminal/kill", params, EmptyAnswer)
+
+    async def release_terminal(self, terminal_id: str) -> None:
+        """Give the terminal up.
+
+        Raises:
+            OSError: The client refused, or did not answer in time.
+        """
+        params = asks.terminal_params(self._session_id, terminal_id)
+        await self._ask("terminal/release", params, EmptyAnswer)
+
+    # -- elicitation ------------------------------------------------------------------------
+
+    async def elicit_form(self, message: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Ask the user to fill in a form; None when the user declines or nobody can answer."""
+        answer = await self._elicit(
+            asks.elicitation_form_params(self._session_id, message, dict(schema))
+        )
+        if answer is None or answer.action != "accept":
+            return None
+        return answer.content or {}
+
+    async def elicit_url(self, message: str, url: str, elicitation_id: str) -> bool:
+        """Ask the user to visit a page; whether the user agreed."""
+        answer = await self._elicit(
+            asks.elicitation_url_params(self._session_id, message, url, elicitation_id)
+        )
+        return answer is not None and answer.action == "accept"
+
+    def complete_elicitation(self, elicitation_id: str) -> None:
+        """Say that what a page was visited for is done."""
+        params = asks.elicitation_complete_params(elicitation_id)
+        self._peer.notify("elicitation/complete", params)
+
+    # -- the rest ---------------------------------------------------------------------------
+
+    def notice(self, severity: NoticeSeverity, title: str, description: str | None) -> None:
+        """Show a notice, if the client takes notices."""
+        if self._capabilities.notices:
+            update = updates.notice(severity, title, description)
+            params = updates.session_update(self._session_id, update)
+            self._peer.notify("session/update", params)
+
+    async def _elicit(self, params: JsonObject) -> ElicitationAnswer | None:
         try:
-            result = await self._peer.request(method, params, timeout_s=CLIENT_TIMEOUT_S)
-            return parse(answer, result)
+            return await self._ask(
+                "elicitation/create", params, ElicitationAnswer, timeout_s=math.inf
+            )
+        except (OSError, ConnectionClosedError):
+            return None
+
+    async def _ask(
+        self,
+        method: str,
+        params: JsonObject,
+        answer: type[AnswerT],
+        *,
+        timeout_s: float | None = None,
+    ) -> AnswerT:
+        limit = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            return parse(answer, await self._peer.request(method, params, timeout_s=limit))
         except RemoteError as error:
             message = f"{method}: {error.message}"
             raise OSError(message) from error
@@ -114,3 +276,33 @@ class SessionClient:
         except (PeerError, WireError) as error:
             message = f"{method}: {error}"
             raise OSError(message) from error
+
+
+def _options(grant: GrantScope | None) -> list[JsonObject]:
+    """Return what the user can choose; `always` only where it is known what that covers (Z28)."""
+    if grant is None:
+        return [
+            asks.permission_option("allow-once", "Allow once", "allow_once"),
+            asks.permission_option("reject-once", "Reject", "reject_once"),
+        ]
+    scope = _label(grant)
+    return [
+        asks.permission_option("allow-once", "Allow once", "allow_once"),
+        asks.permission_option("allow-always", f"Always allow {scope}", "allow_always"),
+        asks.permission_option("reject-once", "Reject", "reject_once"),
+        asks.permission_option("reject-always", f"Always reject {scope}", "reject_always"),
+    ]
+
+
+def _label(grant: GrantScope) -> str:
+    """Return what a grant covers, in words that a button has room for."""
+    if grant.key == grant.tool_name:
+        return f"all calls of {grant.tool_name} in this session"
+    command = " ".join(grant.key.split())
+    if len(command) > _MAX_LABEL:
+        command = f"{command[:_MAX_LABEL]}…"
+    return f"exactly `{command}` in this session"
+
+
+def _exit(status: ExitStatus) -> TerminalExit:
+    return TerminalExit(status.exit_code, status.signal)
