@@ -6,16 +6,23 @@ same fold, so they cannot differ.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from acp_server.agents.presenters import REFERENCE_PRESENTERS, ResultParts
+from acp_server.bridge.json_objects import object_or_none
 from acp_server.bridge.presentation import call_fields, result_fields, unknown_call_fields
+from session_core import CardError, check_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from acp_server.bridge.presentation import Fields
+    from acp_server.agents.presenters import Presenters
+    from acp_server.bridge.presentation import Fields, Terminals
     from session_core import Event
+
+_log = logging.getLogger(__name__)
 
 ABORT_CODES = frozenset(
     {"TOOL_NOT_STARTED", "TOOL_OUTCOME_UNKNOWN", "ABORTED", "ABORTED_BEFORE_DISPATCH"}
@@ -29,17 +36,25 @@ class Card:
 
     Attributes:
         fields: All wire fields as of now, `status` included.
-        shown: Whether the client has been told of it.
         final: Whether it has its one final status.
+        view: The last call view; None for a card that nothing describes.
+        presented: Whether its views come from a presenter, since the log has none.
+        text_content: What a finished terminal card shows once its terminal is gone.
     """
 
     call_id: str
     fields: Fields
-    shown: bool = False
     final: bool = False
-    call_type: str = "generic-call"
+    view: Mapping[str, Any] | None = None
     result_view: Mapping[str, Any] | None = None
+    presented: bool = False
+    text_content: list[dict[str, Any]] | None = None
     refused: bool = False
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the card is that of a command."""
+        return self.view is not None and self.view["type"] == "terminal-call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +78,31 @@ class ToolCards:
     Args:
         cwd: The session's working directory.
         terminal_cards: Whether the client shows terminals from `_meta`.
+        presenters: For calls of which the log has no card.
     """
 
     cwd: str | None
     terminal_cards: bool = False
+    presenters: Presenters = REFERENCE_PRESENTERS
     _cards: dict[str, Card] = field(default_factory=dict)
     _calls: dict[str, tuple[str, str]] = field(default_factory=dict)
     _questions: dict[str, str] = field(default_factory=dict)
 
     def final_update(self, card: Card) -> dict[str, Any]:
-        """Return the one `tool_call` that shows a card as it is now."""
-        return {"sessionUpdate": "tool_call", "toolCallId": card.call_id, **card.fields}
+        """Return the one `tool_call` that shows a card as it is now.
+
+        A finished command is shown as text: its terminal is gone, and some clients throw away an
+        update that names a dead one (contract 6.6).
+        """
+        fields = card.fields
+        if card.final and card.is_terminal:
+            fields = {k: v for k, v in fields.items() if k not in ("content", "_meta")}
+            content = card.text_content or self._call_fields(card.view, card.call_id, "none").get(
+                "content"
+            )
+            if content:
+                fields["content"] = content
+        return {"sessionUpdate": "tool_call", "toolCallId": card.call_id, **fields}
 
     def card(self, call_id: str) -> Card | None:
         """Return the card of a call that is still open."""
@@ -86,21 +115,25 @@ class ToolCards:
                 self._calls[block["id"]] = (block["name"], block["arguments"])
 
     def on_card(self, event: Event) -> CardChange | None:
-        """Take a `tool/card`; a result view waits for its result."""
-        view = event.data["view"]
+        """Take a `tool/card`; a result view waits for its result, a view of no kind is ignored."""
         call_id = event.data["callId"]
         card = self._cards.get(call_id)
-        if view["type"].endswith("-result"):
+        try:
+            view = check_view(event.data["view"])
+        except CardError:
+            _log.warning("the card at seq %s is none that can be shown", event.seq, exc_info=True)
+            view = None
+        if view is not None and view["type"].endswith("-result"):
             if card is not None:
                 card.result_view = view
             return None
-        fields = call_fields(
-            view, call_id=call_id, cwd=self.cwd, terminal_cards=self.terminal_cards
-        )
         if card is None:
-            return self._show(call_id, {**fields, "status": "pending"}, view["type"])
-        card.call_type = view["type"]
-        return self._change(card, fields)
+            fields = self._call_fields(view, call_id)
+            return self._show(call_id, {**fields, "status": "pending"}, view, presented=False)
+        if view is None:
+            return None
+        card.view = view
+        return self._change(card, self._call_fields(view, call_id))
 
     def on_asked(self, event: Event) -> None:
         """Note which call a question is about."""
@@ -117,10 +150,13 @@ class ToolCards:
     def on_call(self, event: Event) -> CardChange | None:
         """Take a `tool/call`: the call runs now."""
         data = event.data
-        card = self._cards.get(data["callId"])
+        call_id = data["callId"]
+        self._calls[call_id] = (data["name"], data["arguments"])
+        card = self._cards.get(call_id)
         if card is None:
-            fields = unknown_call_fields(data["name"], data["arguments"])
-            return self._show(data["callId"], {**fields, "status": "in_progress"}, "generic-call")
+            view = self._presented(call_id)
+            fields = self._call_fields(view, call_id)
+            return self._show(call_id, {**fields, "status": "in_progress"}, view, presented=True)
         return None if card.refused else self._change(card, {"status": "in_progress"})
 
     def on_result(self, event: Event) -> CardChange | None:
@@ -130,24 +166,16 @@ class ToolCards:
         data = event.data
         call_id = data["callId"]
         card = self._cards.pop(call_id, None)
-        failed = data["isError"]
-        fields = result_fields(
-            None if card is None else card.result_view,
-            data["content"],
-            failed=failed,
-            call_id=call_id,
-            call_type="generic-call" if card is None else card.call_type,
-            terminal_cards=self.terminal_cards,
-        )
-        fields["status"] = "failed" if failed else "completed"
         if card is None:
             # A call that was cut off before anything announced it: repair speaks of it first.
-            known = unknown_call_fields(*self._calls.get(call_id, ("", "")))
-            change = self._show(call_id, {**known, **fields}, "generic-call")
-            del self._cards[call_id]
+            view = self._presented(call_id)
+            fields = self._call_fields(view, call_id)
+            card = Card(call_id, fields, view=view, presented=True)
+            fields.update(self._result_fields(card, data))
+            change = CardChange(card, fields, new=True)
         else:
-            change = self._change(card, fields)
-        change.card.final = True
+            change = self._change(card, self._result_fields(card, data))
+        card.final = True
         self._calls.pop(call_id, None)
         return change
 
@@ -160,8 +188,55 @@ class ToolCards:
         self._calls.clear()
         return changes
 
-    def _show(self, call_id: str, fields: Fields, call_type: str) -> CardChange:
-        card = Card(call_id, dict(fields), shown=True, call_type=call_type)
+    def _call_fields(
+        self, view: Mapping[str, Any] | None, call_id: str, terminals: Terminals | None = None
+    ) -> Fields:
+        if view is None:
+            return unknown_call_fields(*self._calls.get(call_id, ("", "")))
+        shown = terminals or self._terminals
+        return call_fields(view, call_id=call_id, cwd=self.cwd, terminals=shown)
+
+    def _result_fields(self, card: Card, data: Mapping[str, Any]) -> Fields:
+        failed = data["isError"]
+        view = card.result_view
+        if view is None and not failed:
+            view = self._presented_result(card, data)
+
+        def fields_with(terminals: Terminals) -> Fields:
+            return result_fields(
+                view,
+                data["content"],
+                failed=failed,
+                call_id=card.call_id,
+                call_view=card.view,
+                cwd=self.cwd,
+                terminals=terminals,
+            )
+
+        if card.is_terminal:
+            card.text_content = fields_with("none").get("content")
+        return {**fields_with(self._terminals), "status": "failed" if failed else "completed"}
+
+    def _presented(self, call_id: str) -> Mapping[str, Any] | None:
+        """Return the view that the tool's presenter gives a call without a card."""
+        name, arguments = self._calls.get(call_id, ("", ""))
+        return self.presenters.call_view(name, object_or_none(arguments))
+
+    def _presented_result(self, card: Card, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if not card.presented:
+            return None
+        name, arguments = self._calls.get(card.call_id, ("", ""))
+        parts = ResultParts(object_or_none(arguments) or {}, data["content"], data.get("meta"))
+        return self.presenters.result_view(name, parts)
+
+    @property
+    def _terminals(self) -> Terminals:
+        return "meta" if self.terminal_cards else "client"
+
+    def _show(
+        self, call_id: str, fields: Fields, view: Mapping[str, Any] | None, *, presented: bool
+    ) -> CardChange:
+        card = Card(call_id, dict(fields), view=view, presented=presented)
         self._cards[call_id] = card
         return CardChange(card, fields, new=True)
 

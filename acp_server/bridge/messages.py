@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from acp_server.bridge.json_objects import iso_time
 from acp_server.wire import updates
+from session_core import last_event_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from session_core import Event
+    from session_core.log import Events
 
 INTERRUPTED = "\n\n[Interrupted: the server stopped before this turn ended]\n\n"
 
@@ -52,6 +54,34 @@ def plan_update(event: Event) -> dict[str, Any]:
 def title_update(event: Event) -> dict[str, Any]:
     """Return the title change that a `session/title` shows."""
     return updates.session_info_update(title=event.data["title"], updated_at=iso_time(event.time))
+
+
+def usage_update(event: Event) -> dict[str, Any]:
+    """Return the state of the context that a `usage/report` shows."""
+    return updates.usage_update(event.data["used"], event.data["size"])
+
+
+def usage_update_from(events: Events, context_size: int | None = None) -> dict[str, Any] | None:
+    """Return the last known state of the context, for after a load or resume (Z20); or None.
+
+    Args:
+        events: The log.
+        context_size: Tokens that the agent's model holds. With it the usage of the last
+            `assistant/message` counts, too, where that is later than the last `usage/report`.
+    """
+    last = last_event_of(events, ("usage/report", "assistant/message"))
+    if last is not None and last.type == "assistant/message":
+        usage = last.data.get("usage")
+        if context_size is not None and usage is not None:
+            return updates.usage_update(_tokens(usage), context_size)
+        last = last_event_of(events, ("usage/report",))
+    return None if last is None else usage_update(last)
+
+
+def _tokens(usage: Mapping[str, Any]) -> int:
+    """Return what is in the context after a request: all of its input, and its output."""
+    counts = ("inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens")
+    return sum(usage.get(count, 0) for count in counts)
 
 
 def marker_update(event: Event, text: str) -> dict[str, Any]:

@@ -6,10 +6,12 @@ A view says what a tool wants shown; this module alone knows how ACP shows it. P
 from __future__ import annotations
 
 import os.path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from acp_server.agents.call_card import KINDS
 from acp_server.bridge.json_objects import object_or_none
-from acp_server.wire import blocks
+from acp_server.wire import blocks, content
+from acp_server.wire.errors import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +19,14 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]
 """Wire fields of a tool call without its id: title, kind, content, locations, rawInput, _meta."""
 
-_CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
+Terminals = Literal["meta", "client", "none"]
+"""How terminals may be shown: by `_meta` or by id, by id alone, or as text, once they are gone."""
+
+_MAX_LINE: Final = 2**32 - 1  # of the schema
 
 
 def call_fields(
-    view: Mapping[str, Any], *, call_id: str, cwd: str | None, terminal_cards: bool
+    view: Mapping[str, Any], *, call_id: str, cwd: str | None, terminals: Terminals
 ) -> Fields:
     """Return the fields that a call view shows.
 
@@ -29,13 +34,13 @@ def call_fields(
         view: A `*-call` view.
         call_id: Also the id of a terminal card.
         cwd: The session's working directory: titles are shown relative to it.
-        terminal_cards: Whether the client shows terminals from `_meta` (`terminal_output`).
+        terminals: How terminals may be shown.
     """
     match view["type"]:
         case "diff-call":
             return _diff_call(view, cwd)
         case "terminal-call":
-            return _terminal_call(view, call_id, cwd, terminal_cards=terminal_cards)
+            return _terminal_call(view, call_id, cwd, terminals)
         case _:
             return _generic_call(view, cwd)
 
@@ -55,8 +60,9 @@ def result_fields(
     *,
     failed: bool,
     call_id: str,
-    call_type: str,
-    terminal_cards: bool,
+    call_view: Mapping[str, Any] | None,
+    cwd: str | None,
+    terminals: Terminals,
 ) -> Fields:
     """Return the fields that a result changes; a key that is absent stays as the call showed it.
 
@@ -65,18 +71,25 @@ def result_fields(
         content: Blocks of the `tool/result`.
         failed: Whether the result is an error: then its raw content is shown.
         call_id: Also the id of a terminal card.
-        call_type: Type of the last call view: a diff stays shown when its call succeeds.
-        terminal_cards: As for `call_fields`.
+        call_view: The last call view: a diff stays shown when its call succeeds.
+        cwd: The session's working directory.
+        terminals: How terminals may be shown.
     """
+    call_type = "generic-call" if call_view is None else call_view["type"]
+    view_type = None if view is None else view["type"]
     fields: Fields = {}
-    if view is not None and "title" in view:
-        fields["title"] = view["title"]
-    if failed or view is None:
+    if view is not None:
+        if "title" in view:
+            fields["title"] = _relative_title(view["title"], view.get("diffs", ()), cwd)
+        if isinstance(view.get("rawOutput"), dict):
+            fields["rawOutput"] = view["rawOutput"]
+    if view is not None and view_type == "terminal-result" and call_type == "terminal-call":
+        named = call_view is not None and "terminalId" in call_view
+        return fields | _terminal_result(view, call_id, terminals, named=named)
+    if view is None or failed:
         shown = [] if call_type == "diff-call" and not failed else _wire_content(content)
-    elif view["type"] == "diff-result":
+    elif view_type == "diff-result":
         shown = [_diff(diff) for diff in view["diffs"]]
-    elif view["type"] == "terminal-result" and call_type == "terminal-call":
-        return fields | _terminal_result(view, call_id, terminal_cards=terminal_cards)
     else:
         shown = _wire_content(view.get("content", content))
     if shown:
@@ -85,10 +98,11 @@ def result_fields(
 
 
 def _generic_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
-    locations = list(view.get("locations", ()))
+    locations = _locations(view)
+    kind = view.get("kind")
     fields: Fields = {
         "title": _relative_title(view["title"], locations, cwd),
-        "kind": view.get("kind", "other"),
+        "kind": kind if kind in KINDS else "other",
     }
     raw_input = view.get("rawInput")
     if isinstance(raw_input, dict):
@@ -102,7 +116,7 @@ def _generic_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
 
 
 def _diff_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
-    locations = list(view.get("locations", ()))
+    locations = _locations(view)
     diffs = view["diffs"]
     fields: Fields = {
         "title": _relative_title(view["title"], locations or diffs, cwd),
@@ -116,25 +130,39 @@ def _diff_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
 
 
 def _terminal_call(
-    view: Mapping[str, Any], call_id: str, cwd: str | None, *, terminal_cards: bool
+    view: Mapping[str, Any], call_id: str, cwd: str | None, terminals: Terminals
 ) -> Fields:
     title = view["title"]
     fields: Fields = {"title": title, "kind": "execute"}
-    content = []
+    shown = []
     if view.get("description"):
-        content.append(blocks.content_item(blocks.text_block(view["description"])))
-    if terminal_cards:
-        content.append(blocks.terminal_item(call_id))
+        shown.append(blocks.content_item(blocks.text_block(view["description"])))
+    if terminals != "none" and "terminalId" in view:
+        shown.append(blocks.terminal_item(view["terminalId"]))
+    elif terminals == "meta":
+        shown.append(blocks.terminal_item(call_id))
         where = os.path.normpath(os.path.join(cwd or "/", view.get("cwd") or "."))  # noqa: PTH118 - text rule
         fields["_meta"] = {"terminal_info": {"terminal_id": call_id, "cwd": where}}
-    if content:
-        fields["content"] = content
+    if shown:
+        fields["content"] = shown
     return fields
 
 
-def _terminal_result(view: Mapping[str, Any], call_id: str, *, terminal_cards: bool) -> Fields:
+def _terminal_result(
+    view: Mapping[str, Any], call_id: str, terminals: Terminals, *, named: bool
+) -> Fields:
+    """Return what the end of a command changes.
+
+    Args:
+        view: A `terminal-result`.
+        call_id: Id of a terminal that is shown by `_meta`.
+        terminals: How terminals may be shown.
+        named: The call shows a terminal of the client, which has its output.
+    """
+    if named and terminals != "none":
+        return {}
     output = view.get("output", "")
-    if not terminal_cards:
+    if terminals != "meta":
         fenced = f"```console\n{output.rstrip(chr(10))}\n```"
         return {"content": [blocks.content_item(blocks.text_block(fenced))]}
     meta: dict[str, Any] = {"terminal_output": {"terminal_id": call_id, "data": output}}
@@ -145,18 +173,33 @@ def _terminal_result(view: Mapping[str, Any], call_id: str, *, terminal_cards: b
     return {"_meta": meta}
 
 
+def _locations(view: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the places of a view; a line that no editor has falls away."""
+    return [
+        blocks.location(
+            place["path"], line if 1 <= (line := place.get("line", 0)) <= _MAX_LINE else None
+        )
+        for place in view.get("locations", ())
+    ]
+
+
 def _diff(diff: Mapping[str, Any]) -> dict[str, Any]:
     return blocks.diff_item(diff["path"], diff["oldText"], diff["newText"])
 
 
-def _wire_content(content: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [blocks.content_item(_wire_block(block)) for block in content]
+def _wire_content(shown: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [blocks.content_item(_wire_block(block)) for block in shown]
 
 
 def _wire_block(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a block that ACP knows; one of an unknown type becomes a placeholder (Z13)."""
+    """Return a block that ACP knows; any other becomes a placeholder (Z13)."""
     kind = block.get("type")
-    return block if kind in _CONTENT_TYPES else blocks.text_block(f"[{kind} content]")
+    if kind == "text" and len(block) == len(("type", "text")):
+        return block
+    try:
+        return content.read_block(block).to_json()
+    except WireError:
+        return blocks.text_block(f"[{kind} content]")
 
 
 def _relative_title(title: str, places: Sequence[Mapping[str, Any]], cwd: str | None) -> str:

@@ -12,6 +12,7 @@ from acp_server.bridge.messages import (
     plan_update,
     retry_marker,
     title_update,
+    usage_update,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class LiveProjector:
             "tool/result": self._on_result,
             "todo/write": lambda event: self._emit(plan_update(event)),
             "session/title": lambda event: self._emit(title_update(event)),
+            "usage/report": lambda event: self._emit(usage_update(event)),
             "prompt/blocked": self._on_blocked,
             "llm/retry": self._on_retry,
             "turn/end": self._on_turn_end,

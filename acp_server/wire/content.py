@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, StrictFloat, StrictInt, StrictStr
 
+from acp_server.wire.errors import WireError
 from acp_server.wire.model import (
     NONE_ON_ERROR,
     SKIP_INVALID,
@@ -129,6 +130,18 @@ def _read_block(value: object) -> Block:
         msg = f"has the unknown block type {str(name)[:40]!r}" if name else "has no block type"
         raise ValueError(msg)
     return model.model_validate(value)
+
+
+def read_block(value: object) -> Block:
+    """Read one block, from wherever it comes.
+
+    Raises:
+        WireError: It is none of ACP v1.
+    """
+    try:
+        return _read_block(value)
+    except ValueError as error:
+        raise WireError(str(error)) from error
 
 
 ContentBlock = Annotated[Block, BeforeValidator(_read_block)]
