@@ -29,7 +29,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-WriteFailure = Literal["disk full", "read-only", "permission denied", "not encodable", "i/o error"]
+WriteFailure = Literal[
+    "disk full", "read-only", "permission denied", "locked", "not encodable", "i/o error"
+]
 
 _WRITE_FAILURES: dict[int, WriteFailure] = {
     errno.ENOSPC: "disk full",

@@ -1,4 +1,7 @@
-"""From a store's specification to its backend: `jsonl:PATH`, `memory:`, or a plugin's scheme."""
+"""From a store's specification to its backend.
+
+It is `jsonl:PATH`, `sqlite:PATH`, `memory:`, or has a plugin's scheme.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,10 @@ def open_store(spec: str, *, files: Files | None = None, pack: bool = True) -> S
         from persistence.jsonl import JsonlBackend  # noqa: PLC0415 - as above
 
         return JsonlBackend(path, files=files, pack=pack)
+    if colon and scheme == "sqlite" and path:
+        from persistence.sqlite import SqliteBackend  # noqa: PLC0415 - as above
+
+        return SqliteBackend(path, pack=pack)
     return _plugin(spec, scheme)(path)
 
 
@@ -47,6 +54,6 @@ def _plugin(spec: str, scheme: str) -> Callable[[str], SessionBackend]:
 
     plugins = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if scheme not in plugins:
-        raise UnknownStoreError(spec, ("jsonl:PATH", "memory:", *sorted(plugins)))
+        raise UnknownStoreError(spec, ("jsonl:PATH", "sqlite:PATH", "memory:", *sorted(plugins)))
     factory: Callable[[str], SessionBackend] = plugins[scheme].load()
     return factory

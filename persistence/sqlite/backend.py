@@ -1,0 +1,184 @@
+"""The SQLite backend: two lanes to one database file, and the writers of its sessions."""
+
+from __future__ import annotations
+
+import os.path
+import secrets
+import sqlite3
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from persistence.errors import (
+    SessionLockedError,
+    SessionNotFoundError,
+    StoreReadError,
+    write_error,
+)
+from persistence.paging import decode_cursor
+from persistence.seam import EntryPage, StoredLog
+from persistence.sqlite.database import (
+    Database,
+    DatabaseAbsentError,
+    check_sqlite,
+    open_for_reading,
+    open_for_writing,
+    refuse_foreign_file,
+)
+from persistence.sqlite.failures import failed_read
+from persistence.sqlite.lane import Lane, LaneBusyError
+from persistence.sqlite.locks import SessionLock, is_storable_text
+from persistence.sqlite.reading import has_session, read_page, read_snapshot
+from persistence.sqlite.rows import decode_log
+from persistence.sqlite.writer import SqliteWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from persistence.seam import Location, Writer
+    from session_core import SessionHeader
+
+T = TypeVar("T")
+
+# Z24: what a prompt may wait for another process before it fails.
+_WRITE_WAIT_S = 10.0
+# Readers of a WAL wait for nobody but who recovers or closes the database.
+_READ_WAIT_S = 5.0
+# An editor that restarts its agent gives the old one this long to go (Z9).
+_LOCK_WAIT_S = 2.0
+_LOCK_POLL_S = 0.05
+# Decoding does not get faster by more threads, but a short log need not wait for a long one.
+_MAX_DECODERS = 4
+
+
+def _new_token() -> str:
+    return secrets.token_hex(16)
+
+
+class SqliteBackend:
+    """One database file of sessions. See `SessionBackend`.
+
+    Args:
+        path: the file; created with the first session. A relative one is fixed here.
+        pack: write runs of deltas as packed rows; reading knows both forms.
+        lock_wait_s: how long a session's lock is waited for.
+        write_wait_s: how long a write waits for others, all in all.
+        new_token: makes the identities of the store and of its sessions.
+
+    Raises:
+        ForeignStoreError: the file is none of ours.
+        StoreReadError: it cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        pack: bool = True,
+        lock_wait_s: float = _LOCK_WAIT_S,
+        write_wait_s: float = _WRITE_WAIT_S,
+        new_token: Callable[[], str] = _new_token,
+    ) -> None:
+        check_sqlite()
+        # Lexical: what links of the user's own lead to must stay under their control.
+        self._path = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links
+        self._pack = pack
+        self._lock_wait_s = lock_wait_s
+        self._new_token = new_token
+        self._writers: set[SqliteWriter] = set()
+        self._decoders = anyio.CapacityLimiter(_MAX_DECODERS)
+        self._reading = Lane(self._path, partial(open_for_reading, self._path), _READ_WAIT_S)
+        self._writing = Lane(
+            self._path, partial(open_for_writing, self._path, new_token), write_wait_s
+        )
+        refuse_foreign_file(self._path)
+
+    def locate(self, header: SessionHeader) -> Location | None:
+        """See `SessionBackend.locate`: no session has a place of its own."""
+        return None
+
+    async def load_stored(self, session_id: str) -> StoredLog | None:
+        """See `SessionBackend.load_stored`."""
+        if not is_storable_text(session_id):
+            return None
+        read = lambda database: read_snapshot(database, session_id)  # noqa: E731
+        snapshot = await self._read(read, session_id, None)
+        if snapshot is None:
+            return None
+        # Outside of the lane: a list must not wait until a long log is decoded.
+        return await anyio.to_thread.run_sync(partial(decode_log, snapshot), limiter=self._decoders)
+
+    async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
+        """See `SessionBackend.list_page`."""
+        if cursor is not None:
+            decode_cursor(cursor)
+        read = lambda database: read_page(database, cwd, cursor, limit)  # noqa: E731
+        return await self._read(read, None, EntryPage([], None))
+
+    async def acquire_writer(self, session_id: str, header: SessionHeader | None = None) -> Writer:
+        """See `SessionBackend.acquire_writer`."""
+        if header is None and not await self._has(session_id):
+            raise SessionNotFoundError(session_id)
+        lock = SessionLock(self._path, session_id)
+        await self._acquire(session_id, lock)
+        materialized = False
+        try:
+            # Looked at again: it may have come or gone while the lock was waited for.
+            materialized = await self._has(session_id)
+            if header is None and not materialized:
+                raise SessionNotFoundError(session_id)
+        except BaseException:
+            release = partial(lock.release, remove=not materialized and header is None)
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(release)
+            raise
+        writer = SqliteWriter(
+            self._writing,
+            session_id,
+            lock,
+            materialized=materialized,
+            pack=self._pack,
+            new_token=self._new_token,
+            on_released=self._writers.discard,
+        )
+        self._writers.add(writer)
+        return writer
+
+    async def close(self) -> None:
+        """See `SessionBackend.close`."""
+        for writer in list(self._writers):
+            await writer.release()
+        await self._reading.close()
+        await self._writing.close()
+
+    async def _acquire(self, session_id: str, lock: SessionLock) -> None:
+        give_up_at = anyio.current_time() + self._lock_wait_s
+        while True:
+            try:
+                if await anyio.to_thread.run_sync(lock.try_acquire):
+                    return
+            except OSError as error:
+                raise write_error(session_id, error) from error
+            if anyio.current_time() >= give_up_at:
+                raise SessionLockedError(session_id, lock.holder_pid())
+            # The kernel tells nobody when a lock becomes free.
+            await anyio.sleep(_LOCK_POLL_S)
+
+    async def _has(self, session_id: str) -> bool:
+        if not is_storable_text(session_id):
+            return False
+        read = lambda database: has_session(database, session_id)  # noqa: E731
+        return await self._read(read, session_id, absent=False)
+
+    async def _read(self, read: Callable[[Database], T], session_id: str | None, absent: T) -> T:
+        """Run a read; `absent` is what an empty store answers."""
+        try:
+            return await self._reading.run(lambda database, _: read(database))
+        except DatabaseAbsentError:
+            return absent
+        except LaneBusyError as error:
+            raise StoreReadError(session_id, self._path, "other reads take too long") from error
+        except sqlite3.Error as error:
+            raise failed_read(session_id, self._path, error) from error

@@ -1,0 +1,111 @@
+"""A lane: one connection, and the one thread at a time that works on it (Z24).
+
+The backend has two, so that reads never stand behind a writer that waits for another process.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from persistence.sqlite import sql
+from persistence.sqlite.database import Database, DatabaseAbsentError, file_at, wait_at_most
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
+
+
+class LaneBusyError(Exception):
+    """The lane did not become free in time. Private to the backend."""
+
+
+class Lane:
+    """Runs work on one connection, which it opens when it is first needed.
+
+    Args:
+        path: of the database file.
+        open_database: opens it, given when to give up waiting.
+        wait_s: the longest total wait of one piece of work, for the lane and for other processes.
+    """
+
+    def __init__(
+        self, path: str, open_database: Callable[[float], Database], wait_s: float
+    ) -> None:
+        self._path = path
+        self._open_database = open_database
+        self._wait_s = wait_s
+        self._limiter = anyio.CapacityLimiter(1)
+        self._database: Database | None = None
+
+    async def run(self, work: Callable[[Database, float], T], *, create: bool = False) -> T:
+        """Run `work(database, give_up_at)` in a thread; what was begun is never abandoned.
+
+        Args:
+            work: raises `sqlite3.Error` where SQLite fails; an open transaction is rolled back.
+            create: create the database if there is none.
+
+        Raises:
+            LaneBusyError: other work held the lane too long.
+            DatabaseAbsentError: there is no database, and none was to be created.
+        """
+        give_up_at = time.monotonic() + self._wait_s
+        try:
+            with anyio.fail_after(self._wait_s):
+                return await anyio.to_thread.run_sync(
+                    partial(self._run, work, give_up_at, create), limiter=self._limiter
+                )
+        except TimeoutError as error:
+            raise LaneBusyError from error
+
+    async def close(self) -> None:
+        """Close the connection; later work opens another."""
+        await anyio.to_thread.run_sync(self._close, limiter=self._limiter)
+
+    def _run(self, work: Callable[[Database, float], T], give_up_at: float, create: bool) -> T:
+        database = self._current(give_up_at, create)
+        try:
+            wait_at_most(database.connection, give_up_at)
+            return work(database, give_up_at)
+        finally:
+            self._roll_back()
+
+    def _current(self, give_up_at: float, create: bool) -> Database:
+        """Return the connection to the file that stands at the path now."""
+        identity = file_at(self._path)
+        if self._database is not None and identity != self._database.identity:
+            self._close()
+        if self._database is None:
+            if identity is None and not create:
+                raise DatabaseAbsentError
+            self._database = self._open_database(give_up_at)
+        return self._database
+
+    def _roll_back(self) -> None:
+        if self._database is None or not self._database.connection.in_transaction:
+            return
+        try:
+            self._database.connection.execute(sql.ROLLBACK)
+        except sqlite3.Error:
+            # Nothing is known of it any more; closing it rolls back in any case.
+            self._close()
+
+    def _close(self) -> None:
+        if self._database is not None:
+            database, self._database = self._database, None
+            database.connection.close()
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold the write lock of the database; commit durably at the end, or change nothing."""
+    connection.execute(sql.BEGIN_IMMEDIATE)
+    yield
+    connection.execute(sql.COMMIT)

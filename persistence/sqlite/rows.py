@@ -1,0 +1,370 @@
+"""Records to rows and back: what is kept, what is torn, what is damage (contract 5.5, 5.10, Z40).
+
+A row is one storage record of contract 5.7 taken apart. For its checksum, and to be read, it is put
+together again as the very line that the JSONL backend would hold, so that both share one decoder.
+
+The checksum runs over the header and all rows so far; the last row of each batch has its value.
+Being cumulative, one value vouches for everything before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from persistence.errors import CorruptLogError, SequenceError, UnsupportedVersionError
+from persistence.records import (
+    BadRecordError,
+    LogDecoder,
+    encode_record,
+    expand,
+    gc_paused,
+    is_turn_end,
+    parse_json,
+)
+from persistence.seam import SessionSummary, StoredLog
+from session_core import (
+    LegacyVocabularyError,
+    SessionCoreError,
+    SessionHeader,
+    pack_records,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from persistence.sqlite.database import Database, FileIdentity
+    from session_core import Record
+
+FORMAT_VERSION = 0
+
+_PLAIN_NAME = re.compile(rb"[A-Za-z0-9/_.-]+")  # needs no escape in JSON
+_ROW_TYPES = (b"text-chunks", b"reasoning-chunks", b"tool-call-chunks")  # contract 5.7
+
+
+class EventRow(NamedTuple):
+    """One row of `events`; texts as SQLite gives them."""
+
+    seq: int
+    last_seq: int
+    type: bytes
+    time: int
+    data: bytes
+    source_event_seqs: bytes | None
+    surface_op: bytes | None
+    crc: int | None
+
+
+class SessionRecord(NamedTuple):
+    """One row of `sessions`."""
+
+    version: int
+    id: bytes
+    created_at: int
+    cwd: bytes | None
+    parent_session: bytes | None
+    seed_length: int | None
+    delegation_depth: int | None
+    extra: bytes | None
+    incarnation: bytes
+    revision: int
+    title: bytes | None
+    first_prompt: bytes | None
+    updated_at: int
+    event_count: int
+    turn_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """One log exactly as a writer left it, or as it was read.
+
+    Attributes:
+        next_seq: the seq that follows the last kept row.
+        last_seq: of the last row there is, kept or torn; -1 when there is none.
+        crc: checksum of the header and the kept rows.
+    """
+
+    identity: FileIdentity
+    incarnation: str
+    revision: int
+    next_seq: int
+    last_seq: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All rows of one session, read in one transaction."""
+
+    session_id: str
+    database: Database
+    session: SessionRecord
+    events: list[EventRow]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """The rows of a batch, ready to be bound, and where the log stands behind them."""
+
+    rows: list[tuple[Any, ...]]
+    next_seq: int
+    crc: int
+
+
+def encode_batch(
+    session_id: str, records: Iterable[Record], next_seq: int, crc: int, *, pack: bool
+) -> EncodedBatch:
+    """Return the rows of a batch that continues a log at `next_seq` with checksum `crc`.
+
+    Raises:
+        SequenceError: the records do not continue it.
+        TypeError: a record cannot be encoded.
+    """
+    stored = pack_records(records) if pack else [event.to_json() for event in expand(records)]
+    rows: list[tuple[Any, ...]] = []
+    for value in stored:
+        data = value["data"]
+        if "seq0" in value:
+            seq, time, count = value["seq0"], value["time0"], len(data["dt"]) + 1
+        else:
+            seq, time, count = value["seq"], value["time"], 1
+        if seq != next_seq:
+            raise SequenceError(session_id, next_seq, seq)
+        next_seq += count
+        row = EventRow(
+            seq,
+            next_seq - 1,
+            value["type"].encode(),
+            time,
+            _json(data),
+            _optional_json(value, "sourceEventSeqs"),
+            _optional_json(value, "surfaceOp"),
+            None,
+        )
+        crc = zlib.crc32(_line(row), crc)
+        rows.append((session_id, *_bindable(row)))
+    if rows:
+        rows[-1] = (*rows[-1][:-1], crc)
+    return EncodedBatch(rows, next_seq, crc)
+
+
+def header_values(header: SessionHeader) -> tuple[Any, ...]:
+    """Return the header's columns, in the order of `SessionRecord`."""
+    extra = _json(dict(header.extra)).decode() if header.extra else None
+    return (
+        header.version,
+        header.id,
+        header.created_at,
+        header.cwd,
+        header.parent_session,
+        header.seed_length,
+        header.delegation_depth or 0,
+        extra,
+    )
+
+
+def summary_values(summary: SessionSummary) -> tuple[Any, ...]:
+    """Return the summary's columns, in the order of `SessionRecord`."""
+    return (
+        summary.title,
+        summary.first_prompt,
+        summary.updated_at,
+        summary.event_count,
+        summary.turn_count,
+    )
+
+
+def header_crc(header: SessionHeader) -> int:
+    """Return the checksum of a log without rows."""
+    stored = replace(header, delegation_depth=header.delegation_depth or 0)
+    return zlib.crc32(encode_record(stored.to_json()))
+
+
+def decode_header(record: SessionRecord, session_id: str | None = None) -> SessionHeader:
+    """Return the header of a session's row.
+
+    Args:
+        record: the row.
+        session_id: how the session is called in errors; by default as the row says.
+
+    Raises:
+        CorruptLogError: the row is no header.
+        UnsupportedVersionError: it is of another format version.
+    """
+    label = session_id or record.id.decode(errors="replace")
+    if record.version != FORMAT_VERSION:
+        raise UnsupportedVersionError(label, record.version, FORMAT_VERSION)
+    try:
+        stored = {
+            "version": record.version,
+            "id": record.id.decode(),
+            "createdAt": record.created_at,
+            "cwd": _text(record.cwd),
+            "parentSession": _text(record.parent_session),
+            "seedLength": record.seed_length,
+            "delegationDepth": record.delegation_depth,
+        }
+        known = {key: value for key, value in stored.items() if value is not None}
+        extra = {} if record.extra is None else parse_json(record.extra)
+        return SessionHeader.from_json({**extra, **known})
+    except (UnicodeDecodeError, BadRecordError, TypeError, SessionCoreError) as error:
+        raise CorruptLogError(label, f"its header is unreadable: {error}") from error
+
+
+def decode_summary(record: SessionRecord) -> SessionSummary:
+    """Return the summary of a session's row; it is derived, so an unreadable text is no error."""
+    return SessionSummary(
+        _lenient_text(record.title),
+        _lenient_text(record.first_prompt),
+        record.updated_at,
+        record.event_count,
+        record.turn_count,
+    )
+
+
+def decode_log(snapshot: Snapshot) -> StoredLog:
+    """Return the log of a session's rows; uses them up.
+
+    Raises:
+        CorruptLogError: committed rows are damaged.
+        UnsupportedVersionError: it is of another format version.
+    """
+    with gc_paused():
+        return _LogReading(snapshot).run()
+
+
+class _LogReading:
+    """One pass over the rows of one session."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._session_id = snapshot.session_id
+        self._decoder = LogDecoder()
+        self._vouched_seq = 0
+
+    def run(self) -> StoredLog:
+        snapshot, session = self._snapshot, self._snapshot.session
+        header = decode_header(session, self._session_id)
+        # Taken from the end, so that memory holds each row or its record, not both.
+        rows = snapshot.events
+        last_seq = rows[-1].last_seq if rows else -1
+        rows.reverse()
+        crc = header_crc(header)
+        torn: str | None = None
+        while rows:
+            row = rows[-1]
+            try:
+                line = self._take(row)
+            except BadRecordError as error:
+                self._refuse_if_committed(rows, error)
+                torn = error.reason
+                break
+            crc = zlib.crc32(line, crc)
+            self._compare(row, crc)
+            rows.pop()
+        next_seq = self._decoder.next_seq
+        if torn is None and next_seq < session.event_count:
+            reason = f"the log ends there, but {session.event_count} events were stored"
+            raise CorruptLogError(self._session_id, reason, seq=next_seq)
+        incarnation = session.incarnation.decode(errors="replace")
+        state = LogState(
+            snapshot.database.identity, incarnation, session.revision, next_seq, last_seq, crc
+        )
+        revision = snapshot.database.revision(incarnation, session.revision)
+        return StoredLog(header, self._decoder.finish(), torn, state, (), revision)
+
+    def _take(self, row: EventRow) -> bytes:
+        line = _line(row)
+        self._decoder.feed(line)
+        if self._decoder.next_seq != row.last_seq + 1:
+            # The log holds more than the row's own words; it cannot be used any more.
+            reason = f"the row says that it ends at seq {row.last_seq}"
+            raise CorruptLogError(self._session_id, reason, seq=row.seq)
+        return line
+
+    def _compare(self, row: EventRow, crc: int) -> None:
+        if row.crc is None:
+            return
+        if row.crc != crc:
+            reason = f"events {self._vouched_seq} to {row.last_seq} do not match their checksum"
+            raise CorruptLogError(self._session_id, reason, seq=self._vouched_seq)
+        self._vouched_seq = row.last_seq + 1
+
+    def _refuse_if_committed(self, rest: Sequence[EventRow], error: BadRecordError) -> None:
+        """Refuse the log if what is unreadable was once committed; `rest` starts with it."""
+        # Removed vocabulary is refused wherever it stands: it is no damage (contract 5.3).
+        is_legacy = isinstance(error.__cause__, LegacyVocabularyError)
+        if is_legacy or any(row.crc is not None or _is_turn_end(row) for row in rest):
+            raise CorruptLogError(
+                self._session_id, error.reason, seq=self._decoder.next_seq
+            ) from error
+
+
+def _is_turn_end(row: EventRow) -> bool:
+    try:
+        return row.type == b"turn/end" and is_turn_end(_line(row))
+    except BadRecordError:
+        return False
+
+
+def _line(row: EventRow) -> bytes:
+    """Return the storage record that a row was taken apart from.
+
+    Raises:
+        BadRecordError: the row's columns make none.
+    """
+    name = _quoted(row.type)
+    if row.type in _ROW_TYPES:
+        if row.source_event_seqs is not None or row.surface_op is not None:
+            raise BadRecordError("a packed row has neither sources nor a surface operation")
+        return b'{"type":%b,"seq0":%d,"time0":%d,"data":%b}' % (name, row.seq, row.time, row.data)
+    line = b'{"type":%b,"seq":%d,"time":%d,"data":%b' % (name, row.seq, row.time, row.data)
+    if row.source_event_seqs is not None:
+        line += b',"sourceEventSeqs":' + row.source_event_seqs
+    if row.surface_op is not None:
+        line += b',"surfaceOp":' + row.surface_op
+    return line + b"}"
+
+
+def _quoted(name: bytes) -> bytes:
+    if _PLAIN_NAME.fullmatch(name):
+        return b'"%b"' % name
+    try:
+        return json.dumps(name.decode(), ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise BadRecordError("its type is no text") from error
+
+
+def _json(value: Any) -> bytes:
+    return encode_record(value)[:-1]
+
+
+def _optional_json(record: dict[str, Any], key: str) -> bytes | None:
+    return _json(record[key]) if key in record else None
+
+
+def _bindable(row: EventRow) -> tuple[Any, ...]:
+    """Return a row's values with its texts as texts: a STRICT column takes no bytes."""
+    sources, op = row.source_event_seqs, row.surface_op
+    return (
+        row.seq,
+        row.last_seq,
+        row.type.decode(),
+        row.time,
+        row.data.decode(),
+        None if sources is None else sources.decode(),
+        None if op is None else op.decode(),
+        row.crc,
+    )
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def _lenient_text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")

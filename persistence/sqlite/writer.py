@@ -1,0 +1,281 @@
+"""The SQLite backend's `Writer`: one transaction for each batch, repair and delete.
+
+Remembers the log as this process left it, and finds it so in each transaction or writes nothing
+(Z9).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+
+from persistence.errors import (
+    SessionChangedError,
+    SessionCollisionError,
+    StoreWriteError,
+)
+from persistence.seam import SessionSummary
+from persistence.sqlite import sql
+from persistence.sqlite.database import DatabaseAbsentError, wait_at_most
+from persistence.sqlite.failures import failed_write
+from persistence.sqlite.lane import LaneBusyError, transaction
+from persistence.sqlite.reading import read_rows
+from persistence.sqlite.rows import (
+    EncodedBatch,
+    LogState,
+    decode_log,
+    encode_batch,
+    header_crc,
+    header_values,
+    summary_values,
+)
+from persistence.summary import SummaryFold, summarize
+from session_core import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from persistence.seam import StoredLog
+    from persistence.sqlite.database import Database
+    from persistence.sqlite.lane import Lane
+    from persistence.sqlite.locks import SessionLock
+    from session_core import Record, SessionHeader
+
+T = TypeVar("T")
+
+_CHECKPOINT_RETRY_S = 0.02
+
+
+class SqliteWriter:
+    """See `Writer`. Holds the session's lock from construction to `release`."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        session_id: str,
+        lock: SessionLock,
+        *,
+        materialized: bool,
+        pack: bool,
+        new_token: Callable[[], str],
+        on_released: Callable[[SqliteWriter], None],
+    ) -> None:
+        self._lane = lane
+        self._session_id = session_id
+        self._lock = lock
+        self._materialized = materialized
+        self._pack = pack
+        self._new_token = new_token
+        self._on_released = on_released
+        self._state: LogState | None = None
+        self._released = False
+
+    @property
+    def materialized(self) -> bool:
+        """See `Writer.materialized`."""
+        return self._materialized
+
+    async def append_batch(
+        self,
+        header: SessionHeader,
+        records: Sequence[Record],
+        summary: SessionSummary | None = None,
+    ) -> None:
+        """See `Writer.append_batch`."""
+        if self._state is None:
+            if self._materialized:
+                raise SessionCollisionError(self._session_id, "a log is stored already")
+            work = partial(self._publish, header, records, summary)
+            self._state = await self._run(work, create=True)
+            self._materialized = True
+        else:
+            self._state = await self._run(
+                partial(self._append, self._state, header, records, summary)
+            )
+
+    async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:
+        """See `Writer.commit_repair`."""
+        # A mark comes from this backend's own `load_stored`.
+        self._state = cast("LogState", stored.mark)
+        if stored.torn is not None or closers:
+            self._state = await self._run(partial(self._repair, self._state, stored, closers))
+
+    async def delete(self) -> None:
+        """See `Writer.delete`."""
+        try:
+            await self._run(self._delete)
+        finally:
+            await self.release()
+
+    async def release(self) -> None:
+        """See `Writer.release`."""
+        if self._released:
+            return
+        self._released = True
+        self._on_released(self)
+        # What is not stored leaves nothing behind.
+        release = partial(self._lock.release, remove=not self._materialized)
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(release)
+
+    async def _run(self, work: Callable[[Database, float], T], *, create: bool = False) -> T:
+        try:
+            return await self._lane.run(work, create=create)
+        except DatabaseAbsentError as error:
+            raise SessionChangedError(self._session_id, "its database is gone") from error
+        except LaneBusyError as error:
+            raise StoreWriteError(self._session_id, "locked", "other writes wait too") from error
+        except sqlite3.Error as error:
+            raise failed_write(self._session_id, error) from error
+
+    def _publish(
+        self,
+        header: SessionHeader,
+        records: Sequence[Record],
+        summary: SessionSummary | None,
+        database: Database,
+        _give_up_at: float,
+    ) -> LogState:
+        incarnation = self._new_token()
+        state = LogState(database.identity, incarnation, 0, 0, -1, 0)
+        batch = self._encode(records, state, header)
+        summary = replace(summary or summarize(header, records), event_count=batch.next_seq)
+        values = (*header_values(header), incarnation, 0, *summary_values(summary))
+        connection = database.connection
+        with transaction(connection):
+            if connection.execute(sql.HAS_SESSION, (self._session_id,)).fetchone():
+                raise SessionCollisionError(self._session_id, "a log is stored already")
+            connection.execute(sql.INSERT_SESSION, values)
+            connection.executemany(sql.INSERT_EVENT, batch.rows)
+        return _state_after(state, batch, added=0)
+
+    def _append(
+        self,
+        state: LogState,
+        header: SessionHeader,
+        records: Sequence[Record],
+        summary: SessionSummary | None,
+        database: Database,
+        _give_up_at: float,
+    ) -> LogState:
+        batch = self._encode(records, state)
+        connection = database.connection
+        with transaction(connection):
+            self._check_unchanged(database, state)
+            summary = summary or self._summarize(database, header, records)
+            connection.executemany(sql.INSERT_EVENT, batch.rows)
+            self._update_session(connection, summary, batch.next_seq)
+        return _state_after(state, batch)
+
+    def _repair(
+        self,
+        state: LogState,
+        stored: StoredLog,
+        closers: Sequence[Event],
+        database: Database,
+        _give_up_at: float,
+    ) -> LogState:
+        batch = self._encode(closers, state)
+        fold = SummaryFold(stored.header)
+        fold.advance(stored.log.records())
+        fold.advance(closers)
+        connection = database.connection
+        with transaction(connection):
+            self._check_unchanged(database, state)
+            connection.execute(sql.DELETE_EVENTS_FROM, (self._session_id, state.next_seq))
+            connection.executemany(sql.INSERT_EVENT, batch.rows)
+            self._update_session(connection, fold.summary(), batch.next_seq)
+        return _state_after(state, batch)
+
+    def _delete(self, database: Database, give_up_at: float) -> None:
+        connection = database.connection
+        with transaction(connection):
+            connection.execute(sql.DELETE_SESSION, (self._session_id,))
+        self._materialized = False
+        # The pages are overwritten already; what is left of the text stands in the -wal.
+        wait_at_most(connection, give_up_at)
+        while connection.execute(sql.TRUNCATE_WAL).fetchone()[0]:
+            if time.monotonic() >= give_up_at:
+                detail = "a reader keeps deleted text in the -wal file"
+                raise StoreWriteError(self._session_id, "locked", detail)
+            time.sleep(_CHECKPOINT_RETRY_S)
+
+    def _encode(
+        self, records: Sequence[Record], state: LogState, header: SessionHeader | None = None
+    ) -> EncodedBatch:
+        try:
+            crc = state.crc if header is None else header_crc(header)
+            return encode_batch(self._session_id, records, state.next_seq, crc, pack=self._pack)
+        except (TypeError, ValueError) as error:
+            raise StoreWriteError(self._session_id, "not encodable", str(error)) from error
+
+    def _check_unchanged(self, database: Database, state: LogState) -> None:
+        """See that the log is as it was left, in the transaction that is about to change it.
+
+        Raises:
+            SessionChangedError: it is not.
+        """
+        if database.identity != state.identity:
+            raise SessionChangedError(self._session_id, "its database is another file")
+        connection = database.connection
+        guard = connection.execute(sql.READ_GUARD, (self._session_id,)).fetchone()
+        if guard is None:
+            raise SessionChangedError(self._session_id, "it is gone")
+        if guard != (state.incarnation.encode(), state.revision):
+            raise SessionChangedError(self._session_id, "it has another revision")
+        last = connection.execute(sql.READ_LAST_SEQ, (self._session_id,)).fetchone()
+        if (-1 if last is None else last[0]) != state.last_seq:
+            raise SessionChangedError(self._session_id, "it has other events")
+
+    def _update_session(
+        self, connection: sqlite3.Connection, summary: SessionSummary, event_count: int
+    ) -> None:
+        values = summary_values(replace(summary, event_count=event_count))
+        connection.execute(sql.UPDATE_SESSION, (*values, self._session_id))
+
+    def _summarize(
+        self, database: Database, header: SessionHeader, records: Sequence[Record]
+    ) -> SessionSummary:
+        """Return the summary after a batch that came without one.
+
+        Within a turn only what the batch adds is looked at. A turn's end needs to know the turn's
+        beginning, and thus the log.
+        """
+        connection = database.connection
+        if any(isinstance(record, Event) and record.type == "turn/end" for record in records):
+            snapshot = read_rows(database, connection, self._session_id)
+            fold = SummaryFold(header)
+            if snapshot is not None:
+                fold.advance(decode_log(snapshot).log.records())
+            fold.advance(records)
+            return fold.summary()
+        row = connection.execute(sql.READ_SUMMARY, (self._session_id,)).fetchone()
+        title, first_prompt, updated_at, _, turn_count = row
+        added = summarize(header, records)
+        return SessionSummary(
+            _text(title) if added.title is None else added.title,
+            added.first_prompt if first_prompt is None else _text(first_prompt),
+            updated_at,
+            0,
+            turn_count + added.turn_count,
+        )
+
+
+def _state_after(state: LogState, batch: EncodedBatch, *, added: int = 1) -> LogState:
+    return replace(
+        state,
+        revision=state.revision + added,
+        next_seq=batch.next_seq,
+        last_seq=batch.next_seq - 1,
+        crc=batch.crc,
+    )
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="replace")
