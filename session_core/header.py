@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from session_core.errors import HeaderError, NotJsonError
 from session_core.events import SessionId
@@ -19,6 +19,15 @@ _KEYS: Final = {
     "seedLength": "seed_length",
     "delegationDepth": "delegation_depth",
 }
+
+
+class HeaderFields(TypedDict, total=False):
+    """What the maker of a session may say of it: fields of `SessionHeader`."""
+
+    cwd: str | None
+    parent_session: SessionId | None
+    seed_length: int | None
+    delegation_depth: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ else is refused, subclasses included: an encoder would silently turn it into som
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from functools import partial
 from typing import Any, Final, Never, TypeAlias
 
 from session_core.errors import NotJsonError
@@ -171,59 +171,113 @@ def freeze_json(value: object, *, what: str = "value", max_depth: int | None = N
     Raises:
         NotJsonError: `value` is outside the domain, or nested deeper than `max_depth`.
     """
+    room = _UNLIMITED if max_depth is None else max_depth
+    return _freeze(value, what, room, _RECURSED_LEVELS)
+
+
+_UNLIMITED: Final = sys.maxsize
+
+_RECURSED_LEVELS: Final = 50
+"""How deep containers are copied by recursion, which is quicker than a stack of our own."""
+
+
+def _freeze(value: Any, what: str, room: int, recursed: int) -> Any:
+    """Return `value` frozen: at most `room` containers deep, `recursed` of them by recursion."""
     kind = type(value)
+    if kind is dict or kind is list:
+        if room == 0:
+            raise NotJsonError(what, _TOO_DEEP)
+        if recursed == 0:
+            return _freeze_stacked(value, what, room)
+        freeze = _freeze_dict if kind is dict else _freeze_list
+        return freeze(value, what, room - 1, recursed - 1)
     if kind is FrozenDict or kind is FrozenList:
-        _check_depth(value, 0, max_depth, what)
-        return value
-    if kind is not dict and kind is not list:
+        _check_depth(value, what, room)
+    else:
         _check_leaf(value, what)
-        return value
-    return _freeze_container(value, what, max_depth)
+    return value
 
 
-_Frame: TypeAlias = "tuple[int, Callable[[Any, Any], None], Iterator[tuple[Any, Any]]]"
+_TOO_DEEP: Final = "it is nested too deep"
 
 
-def _freeze_container(value: Any, what: str, max_depth: int | None) -> Any:
-    """Copy an exact dict or list with a stack of our own, so that the call stack is no limit."""
-    root, frame = _open(value, what)
-    stack: list[_Frame] = [frame]
+def _freeze_dict(value: dict[Any, Any], what: str, room: int, recursed: int) -> FrozenDict:
+    # From here on only our copy is read, so that no child can say two different things.
+    copy = value.copy()
+    _check_keys(copy, what)
+    for key, child in copy.items():
+        if type(child) is not str or not child.isascii():
+            copy[key] = _freeze(child, what, room, recursed)
+    return frozen_dict_of(copy)
+
+
+def _freeze_list(value: list[Any], what: str, room: int, recursed: int) -> FrozenList:
+    copy = value.copy()
+    for index, child in enumerate(copy):
+        if type(child) is not str or not child.isascii():
+            copy[index] = _freeze(child, what, room, recursed)
+    return frozen_list_of(copy)
+
+
+def _check_keys(fields: dict[Any, Any], what: str) -> None:
+    for key in fields:
+        if type(key) is not str or not (key.isascii() or is_well_formed_text(key)):
+            raise NotJsonError(what, f"{key!r} is no key of a JSON object")
+
+
+class _Draft:
+    """A copy in the making of one container, and how far its children have been looked at."""
+
+    __slots__ = ("children", "copy", "key", "source")
+
+    def __init__(self, source: Any, what: str) -> None:
+        self.source = source
+        self.copy: Any = source.copy()
+        self.key: Any = None
+        self.children: Iterator[tuple[Any, Any]] = enumerate(self.copy)
+        if type(source) is dict:
+            _check_keys(self.copy, what)
+            self.children = iter(self.copy.items())
+
+    def next_container(self, what: str, room: int) -> Any:
+        """Check the next children up to one that must be copied itself; return that one."""
+        for key, child in self.children:
+            if type(child) is dict or type(child) is list:
+                self.key = key
+                return child
+            _freeze(child, what, room, 0)
+        return None
+
+    def frozen(self) -> Any:
+        """Return the finished copy."""
+        return (frozen_dict_of if type(self.source) is dict else frozen_list_of)(self.copy)
+
+
+def _freeze_stacked(value: Any, what: str, room: int) -> Any:
+    """Copy a container with a stack of our own, so that the call stack is no limit.
+
+    A cycle that recursion went round ends here, so this is the place that looks for one.
+    """
+    draft = _Draft(value, what)
+    parents: list[_Draft] = []
     enclosing = {id(value)}
-    while stack:
-        ident, put, children = stack[-1]
-        for key, child in children:
-            kind = type(child)
-            if kind is dict or kind is list:
-                if id(child) in enclosing:
-                    raise NotJsonError(what, "it contains itself")
-                if max_depth is not None and len(stack) >= max_depth:
-                    raise NotJsonError(what, f"it is nested deeper than {max_depth} levels")
-                copy, frame = _open(child, what)
-                put(key, copy)
-                stack.append(frame)
-                enclosing.add(id(child))
-                break
-            if kind is FrozenDict or kind is FrozenList:
-                _check_depth(child, len(stack), max_depth, what)
-            else:
-                _check_leaf(child, what)
-            put(key, child)
-        else:
-            stack.pop()
-            enclosing.discard(ident)
-    return root
-
-
-def _open(value: Any, what: str) -> tuple[Any, _Frame]:
-    """Return an empty frozen twin of `value` and the frame that will fill it."""
-    if type(value) is dict:
-        for key in value:
-            if type(key) is not str or not is_well_formed_text(key):
-                raise NotJsonError(what, f"{key!r} is no key of a JSON object")
-        twin: Any = _blank_dict(FrozenDict)
-        return twin, (id(value), partial(dict.__setitem__, twin), iter(value.items()))
-    twin = frozen_list_of(value)
-    return twin, (id(value), partial(list.__setitem__, twin), iter(enumerate(value)))
+    while True:
+        inner = draft.next_container(what, room - len(parents) - 1)
+        if inner is not None:
+            if id(inner) in enclosing:
+                raise NotJsonError(what, "it contains itself")
+            if len(parents) + 1 == room:
+                raise NotJsonError(what, _TOO_DEEP)
+            enclosing.add(id(inner))
+            parents.append(draft)
+            draft = _Draft(inner, what)
+            continue
+        frozen = draft.frozen()
+        if not parents:
+            return frozen
+        enclosing.discard(id(draft.source))
+        draft = parents.pop()
+        draft.copy[draft.key] = frozen
 
 
 def _check_leaf(value: Any, what: str) -> None:
@@ -241,12 +295,12 @@ def _check_leaf(value: Any, what: str) -> None:
         raise NotJsonError(what, f"{kind.__module__}.{kind.__qualname__} is no JSON type")
 
 
-def _check_depth(value: Any, outside: int, max_depth: int | None, what: str) -> None:
-    """Refuse a frozen `value` that, `outside` levels down, would pass `max_depth`."""
-    if max_depth is None:
+def _check_depth(value: Any, what: str, room: int) -> None:
+    """Refuse a frozen `value` that is more than `room` containers deep."""
+    if room == _UNLIMITED:
         return
     level = [value]
-    for _ in range(max_depth - outside):
+    for _ in range(room):
         level = [
             child
             for parent in level
@@ -255,7 +309,7 @@ def _check_depth(value: Any, outside: int, max_depth: int | None, what: str) -> 
         ]
         if not level:
             return
-    raise NotJsonError(what, f"it is nested deeper than {max_depth} levels")
+    raise NotJsonError(what, _TOO_DEEP)
 
 
 def is_same_json(one: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from session_core.events import Event, Message
 from session_core.json_value import FrozenDict, FrozenList, frozen_dict_of, frozen_list_of
 from session_core.log import EventLog
-from session_core.surface import Surface
+from session_core.surface import SurfaceTracker
 
 FrameTag = Literal["context", "steering"]
 
@@ -98,7 +98,7 @@ class HistoryProjection:
         self._projected = 0
         self._generation = 0
 
-    def messages(self, surface: Surface, log: EventLog) -> list[Message]:
+    def messages(self, surface: SurfaceTracker, log: EventLog) -> list[Message]:
         """Return the history as a new list over shared, frozen messages."""
         if surface.replace_generation != self._generation:
             self._messages, self._projected = [], 0

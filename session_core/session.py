@@ -30,7 +30,7 @@ from session_core.log_builder import EventLogBuilder
 from session_core.projection import HistoryProjection
 from session_core.publication import Publication
 from session_core.request_header import HeaderFold
-from session_core.surface import Placement, Surface, snapshot_intent
+from session_core.surface import Placement, Surface, SurfaceTracker, snapshot_intent
 from session_core.vocabulary import CORE_VOCABULARY, Vocabulary, refuse_legacy
 
 
@@ -60,6 +60,7 @@ class Session:
         "_log",
         "_publication",
         "_surface",
+        "_surface_view",
         "_view",
         "_vocabulary",
     )
@@ -75,12 +76,13 @@ class Session:
     ) -> None:
         self._clock = clock
         self._vocabulary = vocabulary
-        self._surface = Surface()
+        self._surface = SurfaceTracker()
         self._is_loaded = isinstance(seed, EventLog)
         self._log = _seeded_log(seed, self._surface, vocabulary)
         self._header = header or SessionHeader(SessionId(session_id), clock())
         if self._header.id != session_id:
             raise HeaderError("id", f"{session_id!r}, the id of the session")
+        self._surface_view = Surface(self._surface)
         self._view: EventView | None = None
         self._history = HistoryProjection()
         self._header_fold = HeaderFold()
@@ -111,7 +113,7 @@ class Session:
     @property
     def surface(self) -> Surface:
         """The live surface: `nodes` and `replace_generation`."""
-        return self._surface
+        return self._surface_view
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -263,7 +265,9 @@ class Session:
 
 
 def _seeded_log(
-    seed: Iterable[Event | Mapping[str, Any]] | EventLog, surface: Surface, vocabulary: Vocabulary
+    seed: Iterable[Event | Mapping[str, Any]] | EventLog,
+    surface: SurfaceTracker,
+    vocabulary: Vocabulary,
 ) -> GrowingLog:
     """Return the seed as a log, its surface events played on `surface`."""
     if isinstance(seed, EventLog):
@@ -280,7 +284,7 @@ def _seeded_log(
     return GrowingLog(builder.build())
 
 
-def _seed_surface(event: Event, surface: Surface, log: EventLog) -> None:
+def _seed_surface(event: Event, surface: SurfaceTracker, log: EventLog) -> None:
     try:
         surface.commit(event, surface.check(event, log))
     except SurfaceError as error:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Unpack
 
 from session_core.clock import Clock, system_clock
 from session_core.errors import (
@@ -19,9 +19,9 @@ from session_core.errors import (
     SessionNotLiveError,
 )
 from session_core.events import Event, SessionId
-from session_core.header import SessionHeader
+from session_core.fork import inherited_length
+from session_core.header import HeaderFields, SessionHeader
 from session_core.invariants import InvariantTrace, lenient_trace_of, trace_of
-from session_core.json_value import is_seq_int
 from session_core.listener import StoreListener
 from session_core.live import LiveSession
 from session_core.log import EventLog
@@ -84,11 +84,8 @@ class SessionStore:
         *,
         seed: Iterable[Event | Mapping[str, Any]] | EventLog = (),
         header: SessionHeader | None = None,
-        cwd: str | None = None,
-        parent_session: SessionId | None = None,
         created_at: int | None = None,
-        seed_length: int | None = None,
-        delegation_depth: int | None = None,
+        **fields: Unpack[HeaderFields],
     ) -> Session:
         """Make a session and publish it: prepare, enter and announce in one.
 
@@ -99,11 +96,8 @@ class SessionStore:
             id: The id; made up if absent.
             seed: The events it starts with.
             header: A complete header, for a session that is read back; instead of the fields below.
-            cwd: Absolute path of its folder.
-            parent_session: The session it was forked from.
             created_at: Epoch milliseconds; now if absent.
-            seed_length: How many events it inherited.
-            delegation_depth: How deep in delegated sessions it is.
+            **fields: What else the header says.
 
         Raises:
             SessionExistsError: The id is taken.
@@ -112,16 +106,7 @@ class SessionStore:
             HeaderError: A header field is wrong.
             Exception: Whatever a listener's `on_created` vetoed with.
         """
-        session = self.prepare(
-            id,
-            seed=seed,
-            header=header,
-            cwd=cwd,
-            parent_session=parent_session,
-            created_at=created_at,
-            seed_length=seed_length,
-            delegation_depth=delegation_depth,
-        )
+        session = self.prepare(id, seed=seed, header=header, created_at=created_at, **fields)
         self.enter(session)
         self.announce(session)
         return session
@@ -132,11 +117,8 @@ class SessionStore:
         *,
         seed: Iterable[Event | Mapping[str, Any]] | EventLog = (),
         header: SessionHeader | None = None,
-        cwd: str | None = None,
-        parent_session: SessionId | None = None,
         created_at: int | None = None,
-        seed_length: int | None = None,
-        delegation_depth: int | None = None,
+        **fields: Unpack[HeaderFields],
     ) -> Session:
         """Make a session as `create` does, but publish nothing; ids are not reserved.
 
@@ -148,10 +130,7 @@ class SessionStore:
             header = SessionHeader(
                 SessionId(self._free_id() if id is None else id),
                 self._clock() if created_at is None else created_at,
-                cwd,
-                parent_session,
-                seed_length,
-                delegation_depth,
+                **fields,
             )
         return Session(
             header.id if id is None else id,
@@ -304,7 +283,7 @@ class SessionStore:
         if child_id is not None and child_id in self._live:
             raise ForkError("SESSION_ALREADY_EXISTS", f"{child_id!r} is live")
         parent = self._fork_source(source)
-        length = _inherited_length(parent, boundary)
+        length = inherited_length(parent, boundary)
         return self.create(
             child_id,
             seed=parent.events.prefix(length),
@@ -354,21 +333,3 @@ class SessionStore:
         del self._live[session.id]
         session.detach()
         live.tell_disposed()
-
-
-def _inherited_length(parent: Session, boundary: int | None) -> int:
-    """Return how many events a fork at `boundary` inherits.
-
-    Raises:
-        ForkError: The boundary is none.
-    """
-    events = parent.events
-    if boundary is None:
-        if not events:
-            return 0
-        boundary = len(events) - 1
-    if not is_seq_int(boundary) or boundary >= len(events):
-        raise ForkError("INVALID_BOUNDARY", f"{boundary!r} is no event of {parent.id!r}")
-    if (found := events[boundary].type) != "turn/end":
-        raise ForkError("OPEN_TURN", f"event {boundary} of {parent.id!r} is a {found}")
-    return boundary + 1

@@ -54,10 +54,10 @@ def is_surface_event(event: Event) -> bool:
     return event.type in SURFACE_TYPES and event.surface_op is not None
 
 
-class Surface:
-    """The current surface of a session: the seqs of the events that the model sees, in order.
+class SurfaceTracker:
+    """The current surface of a growing log: the seqs of the events that the model sees, in order.
 
-    Read `nodes` and `replace_generation`; the rest is for the owner of the log.
+    For the owner of the log: `check` a candidate, then `commit` it along with the log.
     """
 
     __slots__ = ("_generation", "_nodes", "_snapshot")
@@ -142,6 +142,25 @@ class Surface:
             raise SurfaceError(event_type, f"seq {seq} is not on the surface") from None
 
 
+class Surface:
+    """A live, read-only look at a session's surface."""
+
+    __slots__ = ("_tracker",)
+
+    def __init__(self, tracker: SurfaceTracker) -> None:
+        self._tracker = tracker
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The seqs on the surface, in the order in which the model sees them."""
+        return self._tracker.nodes
+
+    @property
+    def replace_generation(self) -> int:
+        """How many replacements were committed: unchanged means that the surface only grew."""
+        return self._tracker.replace_generation
+
+
 def _check_op(event_type: str, op: Any) -> None:
     if op is None:
         raise SurfaceError(event_type, "a surface type needs a surfaceOp")
@@ -219,7 +238,7 @@ def fold_surface(events: Events) -> SurfaceFold:
         SurfaceError: An event breaks a rule, or its seq is not its place in the log.
     """
     log = GrowingLog()
-    surface = Surface()
+    surface = SurfaceTracker()
     replacements: list[Replacement] = []
     for record in records_of(events):
         if isinstance(record, Event):

@@ -97,12 +97,12 @@ def test_a_payload_too_deep_to_be_written_is_refused_at_append(session: Session)
     deepest = {"v": nested(MAX_DATA_DEPTH - 1)}
     event = session.append("x/y", deepest)
     assert json.loads(orjson.dumps(event.to_json()))["data"] == deepest
-    with pytest.raises(NotJsonError, match="deeper"):
+    with pytest.raises(NotJsonError, match="too deep"):
         session.append("x/y", {"v": nested(MAX_DATA_DEPTH)})
     frozen = FrozenDict({"v": nested(MAX_DATA_DEPTH)})
-    with pytest.raises(NotJsonError, match="deeper"):
+    with pytest.raises(NotJsonError, match="too deep"):
         session.append("x/y", frozen)
-    with pytest.raises(NotJsonError, match="deeper"):
+    with pytest.raises(NotJsonError, match="too deep"):
         session.append("x/y", {"v": [[frozen]]})
     with pytest.raises(SeedError):
         Session("deep", seed=[Event("x/y", 0, 0, frozen)])

@@ -326,3 +326,12 @@ def test_a_context_message_is_a_surface_type(session: Session, write: Write) -> 
     assert list(session.surface.nodes) == [1]
     with pytest.raises(SurfaceError):
         session.append("context/message", PROMPT)
+
+
+def test_a_reader_of_the_surface_cannot_change_it(talk: Session) -> None:
+    surface = talk.surface
+    assert surface is talk.surface
+    with pytest.raises(AttributeError):
+        surface.nodes = ()  # type: ignore[misc]
+    public = {name for name in dir(surface) if not name.startswith("_")}
+    assert public == {"nodes", "replace_generation"}
