@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
 MAX_DELTA_CHARS = 65_536
 """A longer text becomes several deltas: at 4 bytes a character, or 6 when JSON must escape it,
 a frame stays below 1 MiB (Z20)."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
@@ -23,7 +26,7 @@ def clean_text(text: str) -> str:
         raise TypeError(message)
     if text.isascii():
         return str(text)
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if _lone(text) else text
+    return _SURROGATE.sub("\ufffd", text) if _lone(text) else text
 
 
 def pieces(text: str) -> Iterator[str]:
