@@ -45,12 +45,15 @@ class ServerConfig:
         store: Where sessions are kept: `jsonl:PATH`, `memory:`, or an open backend.
         clock: Epoch milliseconds.
         ids: Identities; time-ordered ones by default.
+        cancel_grace_s: How long a cancelled agent may take to end; with what else an exit takes
+            it has to fit into the 5 s for which clients wait (Z19).
     """
 
     agent: Agent
     store: str | SessionBackend
     clock: Clock = system_clock
     ids: IdSource | None = None
+    cancel_grace_s: float = 3.0
 
 
 class Server:
@@ -120,6 +123,7 @@ class Server:
             persistence=persistence,
             ids=self._ids,
             tasks=self._tasks,
+            cancel_grace_s=self._config.cancel_grace_s,
         )
         return self._service.methods()
 

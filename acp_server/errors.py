@@ -7,6 +7,8 @@ from persistence.errors import (
     InvalidCursorError,
     InvalidSessionIdError,
     PersistenceError,
+    SessionChangedError,
+    SessionCollisionError,
     SessionLockedError,
     SessionNotFoundError,
 )
@@ -28,3 +30,8 @@ def rpc_error_from_store(error: PersistenceError) -> RpcError:
             return refused
         case _:
             return RpcError.internal(str(error))
+
+
+def is_lost(error: PersistenceError) -> bool:
+    """Tell whether a live session cannot be stored any more: its log is somebody else's (Z8)."""
+    return isinstance(error, SessionChangedError | SessionLockedError | SessionCollisionError)

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from acp_server.agents.content import text_of
-from acp_server.agents.errors import CheckpointError, ModelError, PermissionDenied
+from acp_server.agents.errors import (
+    AuthRequiredError,
+    CheckpointError,
+    ModelError,
+    PermissionDenied,
+)
 from acp_server.agents.turn import Turn
 from acp_server.agents.turn_log import TurnLog
 from session_core import SurfaceIntent, last_turn_number
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
 
     from acp_server.agents.agent import Agent
     from acp_server.agents.runner import RunnerPorts
+    from acp_server.agents.settings import LogEntry, SessionSettings
     from session_core import HeaderRecorder, Session
 
 _log = logging.getLogger(__name__)
@@ -39,19 +45,17 @@ class TurnOutcome:
         kind: The `turn/end` reason's kind.
         message: For `error`: one readable sentence without secrets.
         lost_session: The store lost the session to someone else (Z8); it must be loaded afresh.
+        needs_sign_in: For `error`: the user must sign in first.
     """
 
     kind: str
     message: str = ""
     lost_session: bool = False
+    needs_sign_in: bool = False
 
 
 class ActiveTurn:
-    """Runs one prompt as one turn.
-
-    Attributes:
-        flush_owed: The end of the turn is in memory but not on disk (Z8).
-    """
+    """Runs one prompt as one turn."""
 
     def __init__(
         self,
@@ -60,18 +64,23 @@ class ActiveTurn:
         ports: RunnerPorts,
         blocks: Sequence[Mapping[str, Any]],
         recorder: HeaderRecorder,
+        settings: SessionSettings,
         *,
         has_title: bool,
+        cancel_grace_s: float,
     ) -> None:
-        self.flush_owed = False
         self._session = session
         self._agent = agent
         self._ports = ports
         self._blocks = blocks
         self._recorder = recorder
+        self._settings = settings
         self._has_title = has_title
+        self._cancel_grace_s = cancel_grace_s
         provenance = {"provider": "agent", "model": agent.name}
         self._log = TurnLog(session, last_turn_number(session.events) + 1, provenance)
+        self._log.between_steps = self._say_what_waits
+        self._unsaid: list[LogEntry] = []
         self._prompt_seq = -1
         self._scope = anyio.CancelScope()
         self._agent_done = anyio.Event()
@@ -91,11 +100,39 @@ class ActiveTurn:
         self._disposed = True
         self.cancel()
 
+    @property
+    def closed(self) -> bool:
+        """Whether `turn/end` is in the log."""
+        return self._log.closed
+
+    def say(self, entry: LogEntry) -> None:
+        """Append a message from outside; within a step it waits for the step's end.
+
+        So it never parts a call from its result, which a provider would refuse.
+        """
+        self._unsaid.append(entry)
+        self.settings_changed()
+
+    def settings_changed(self) -> None:
+        """Tell the model of a new preset, at the end of the step if one is open (Z15)."""
+        if not self._log.step_open:
+            self._say_what_waits()
+
+    def _say_what_waits(self) -> None:
+        notice = self._settings.take_notice()
+        if notice is not None:
+            self._log.append("context/message", notice, _APPEND)
+        while self._unsaid:
+            entry = self._unsaid.pop(0)
+            self._log.append(entry.type, entry.data, entry.intent)
+
     async def run(self) -> TurnOutcome:
         """Run the turn to its durable end."""
         self._log.append(
             "turn/start", {"turn": self._log.turn, "trigger": {"kind": "message", "source": _USER}}
         )
+        for entry in self._settings.take_held():
+            self._log.append(entry.type, entry.data)
         try:
             reason = self._veto()
         except Exception as error:  # noqa: BLE001 - a policy that fails lets nothing through
@@ -118,7 +155,6 @@ class ActiveTurn:
         """Close a turn that could not be run to its end, so that the next one can begin."""
         if not self._log.closed:
             self._log.close(self._error(message, "TURN_FAILED"), clean=False)
-        self.flush_owed = True
         return TurnOutcome("error", message)
 
     # -- start ------------------------------------------------------------------------------
@@ -128,6 +164,7 @@ class ActiveTurn:
         return None if policy is None else policy(text_of(self._blocks))
 
     def _accept_prompt(self) -> None:
+        self._say_what_waits()
         message = self._log.append(
             "user/message", {"content": list(self._blocks), "source": _USER}, _APPEND
         )
@@ -151,12 +188,13 @@ class ActiveTurn:
             ids=self._ports.ids,
             prompt_seq=self._prompt_seq,
             recorder=self._recorder,
+            settings=self._settings,
             cancel=self.cancel,
         )
         self._ports.tasks.start_soon(self._agent_task, turn, name=f"agent of {self._session.id}")
         await self._stirred.wait()
         if not self._agent_done.is_set():
-            with anyio.move_on_after(CANCEL_GRACE_S):
+            with anyio.move_on_after(self._cancel_grace_s):
                 await self._agent_done.wait()
         if not self._agent_done.is_set():
             _log.warning("the agent of %s did not stop when cancelled", self._session.id)
@@ -187,7 +225,13 @@ class ActiveTurn:
         if self._cancelled or (isinstance(failure, ModelError) and failure.aborted):
             return {"kind": "aborted"}
         if isinstance(failure, ModelError):
-            return {"kind": "error", "step": self._log.step, "failure": failure.failure}
+            from acp_server.agents.redaction import redact  # noqa: PLC0415 - only failures pay
+
+            said = redact(str(failure.failure["message"]))
+            told = {**failure.failure, "message": said}
+            return {"kind": "error", "step": self._log.step, "failure": told}
+        if isinstance(failure, AuthRequiredError):
+            return self._error(str(failure), "AUTH_REQUIRED")
         if failure is not None and not isinstance(failure, PermissionDenied):
             entry = self._ports.ids.log_entry_id()
             _log.error("the agent failed, log entry %s", entry, exc_info=failure)
@@ -211,10 +255,13 @@ class ActiveTurn:
         try:
             await self._ports.durability.flush()
         except CheckpointError as error:
-            self.flush_owed = not error.lost_session
             return TurnOutcome("error", str(error), lost_session=error.lost_session)
         if reason["kind"] != "error":
             return TurnOutcome(reason["kind"])
         message = reason["failure"]["message"] if "failure" in reason else reason["message"]
-        lost = isinstance(failure, CheckpointError) and failure.lost_session
-        return TurnOutcome("error", message, lost_session=lost)
+        return TurnOutcome(
+            "error",
+            message,
+            lost_session=isinstance(failure, CheckpointError) and failure.lost_session,
+            needs_sign_in=isinstance(failure, AuthRequiredError),
+        )

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_server.agents.active_turn import ActiveTurn, TurnOutcome
+from acp_server.agents.active_turn import CANCEL_GRACE_S, ActiveTurn, TurnOutcome
 from acp_server.agents.errors import CheckpointError
-from session_core import HeaderRecorder, current_title
+from acp_server.agents.settings import LogEntry, SessionSettings, append_in_own_turn
+from session_core import HeaderRecorder, SurfaceIntent, current_title, is_turn_open
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from anyio.abc import TaskGroup
 
@@ -25,10 +26,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_APPEND = SurfaceIntent("append")
+
 MAX_QUEUED = 16
 """Prompts that may wait behind a running turn; a client that sends more is out of step."""
 
 CANCELLED = TurnOutcome("aborted")
+COMPLETED = TurnOutcome("completed")
 DISPOSED = TurnOutcome("disposed")
 
 
@@ -42,9 +46,15 @@ class QueueFullError(Exception):
 
 @dataclass(eq=False, slots=True)
 class PendingPrompt:
-    """A prompt on its way: resolves with the end of the very turn that it started."""
+    """A prompt on its way: resolves with the end of the very turn that it started.
+
+    Attributes:
+        blocks: The prompt.
+        command: Run in its turn's place, for a prompt that is a command.
+    """
 
     blocks: Sequence[Mapping[str, Any]]
+    command: Callable[[], Awaitable[None]] | None = None
     _done: anyio.Event = field(default_factory=anyio.Event)
     _outcome: TurnOutcome | None = None
 
@@ -79,12 +89,25 @@ class TurnRunner:
         session: The live session.
         agent: Drives the turns.
         ports: The outside.
+        cancel_grace_s: How long a cancelled agent may take to end.
+
+    Attributes:
+        settings: What is set in the session.
     """
 
-    def __init__(self, session: Session, agent: Agent, ports: RunnerPorts) -> None:
+    def __init__(
+        self,
+        session: Session,
+        agent: Agent,
+        ports: RunnerPorts,
+        *,
+        cancel_grace_s: float = CANCEL_GRACE_S,
+    ) -> None:
+        self.settings = SessionSettings(session, agent)
         self._session = session
         self._agent = agent
         self._ports = ports
+        self._cancel_grace_s = cancel_grace_s
         self._queue: deque[PendingPrompt] = deque()
         self._active: ActiveTurn | None = None
         self._active_prompt: PendingPrompt | None = None
@@ -93,7 +116,8 @@ class TurnRunner:
         self._idle.set()
         self._disposed = False
         self._recorder = HeaderRecorder()
-        self._flush_owed = False
+        self._command_scope: anyio.CancelScope | None = None
+        self._unsaid: list[LogEntry] = []
         self._has_title = False
 
     @property
@@ -101,15 +125,24 @@ class TurnRunner:
         """Whether a turn runs or waits."""
         return self._draining
 
-    def submit(self, blocks: Sequence[Mapping[str, Any]]) -> PendingPrompt:
+    def submit(
+        self,
+        blocks: Sequence[Mapping[str, Any]],
+        command: Callable[[], Awaitable[None]] | None = None,
+    ) -> PendingPrompt:
         """Queue a prompt; nothing is logged before its turn comes.
+
+        Args:
+            blocks: The prompt.
+            command: For a prompt that is a command: what to run when its turn comes, instead of a
+                turn. It tells its own failures; what it raises is a fault.
 
         Raises:
             QueueFullError: `MAX_QUEUED` prompts wait already.
         """
         if len(self._queue) >= MAX_QUEUED:
             raise QueueFullError(MAX_QUEUED)
-        prompt = PendingPrompt(blocks)
+        prompt = PendingPrompt(blocks, command)
         if self._disposed:
             prompt.resolve(DISPOSED)
             return prompt
@@ -121,18 +154,80 @@ class TurnRunner:
         return prompt
 
     def cancel(self) -> None:
-        """Cancel the running turn and every prompt received so far (Z19)."""
+        """Cancel what runs and every prompt received so far (Z19)."""
         self._drop_queue(CANCELLED)
-        if self._active is not None:
-            self._active.cancel()
+        self._cancel_active()
 
     def cancel_prompt(self, prompt: PendingPrompt) -> None:
         """Cancel one prompt alone, running or waiting."""
-        if prompt is self._active_prompt and self._active is not None:
-            self._active.cancel()
+        if prompt is self._active_prompt:
+            self._cancel_active()
         elif prompt in self._queue:
             self._queue.remove(prompt)
             prompt.resolve(CANCELLED)
+
+    # -- from outside of a turn -------------------------------------------------------------
+
+    def change_setting(self, option_id: str, value: str | bool) -> bool:
+        """Set an option or the preset, see `SessionSettings.change`; the caller flushes.
+
+        Raises:
+            SettingError: There is no such option, or it does not take this value.
+        """
+        changed = self.settings.change(option_id, value)
+        if changed and self._active is not None and not self._active.closed:
+            self._active.settings_changed()
+        return changed
+
+    def inject(self, content: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) -> None:
+        """Put a message before the model that the user did not write (Z15).
+
+        Args:
+            content: Its blocks.
+            source: Who it comes from; not the user.
+
+        Raises:
+            ValueError: It comes from the user: that is what `submit` is for.
+        """
+        if source.get("kind") == "user":
+            message = "an injected message cannot come from the user"
+            raise ValueError(message)
+        data = {"content": list(content), "source": source}
+        self._say(LogEntry("user/message", data, _APPEND))
+
+    def add_context(
+        self,
+        content: Sequence[Mapping[str, Any]],
+        source: Mapping[str, Any],
+        envelope: str = "context",
+    ) -> None:
+        """Tell the model something about the world (Z15); `envelope` is `context` or `raw`."""
+        data = {"content": list(content), "source": source, "envelope": envelope}
+        self._say(LogEntry("context/message", data, _APPEND))
+
+    def append_between_turns(self, trigger: Mapping[str, Any], entries: list[LogEntry]) -> None:
+        """Append events in a turn of their own; the caller flushes, and knows no turn is open."""
+        append_in_own_turn(self._session, trigger, [*self.settings.take_held(), *entries])
+
+    def _say(self, entry: LogEntry) -> None:
+        if self._active is not None and not self._active.closed:
+            self._active.say(entry)
+        elif is_turn_open(self._session.events):
+            # A command's, such as a compaction; nothing may get between its events.
+            self._unsaid.append(entry)
+        else:
+            trigger = {"kind": "injection", "source": entry.data["source"]}
+            self.append_between_turns(trigger, [entry])
+            self._ports.tasks.start_soon(self._flush_in_background)
+
+    async def _flush_in_background(self) -> None:
+        try:
+            await self._ports.durability.flush()
+        except CheckpointError as error:
+            # Tried again before the next turn, whose prompt is told.
+            _log.warning("session %s: %s", self._session.id, error)
+
+    # -- the end ----------------------------------------------------------------------------
 
     async def dispose(self) -> None:
         """End for good: the running turn ends `disposed`, waiting prompts never start."""
@@ -140,6 +235,8 @@ class TurnRunner:
         self._drop_queue(DISPOSED)
         if self._active is not None:
             self._active.dispose()
+        else:
+            self._cancel_active()
         await self._idle.wait()
 
     async def settle(self) -> None:
@@ -150,26 +247,53 @@ class TurnRunner:
         while self._queue:
             self._queue.popleft().resolve(outcome)
 
+    def _cancel_active(self) -> None:
+        if self._active is not None:
+            self._active.cancel()
+        elif self._command_scope is not None:
+            self._command_scope.cancel()
+
     async def _drain(self) -> None:
         try:
             while self._queue:
                 prompt = self._queue.popleft()
                 self._active_prompt = prompt
-                prompt.resolve(await self._run(prompt))
+                run = self._run if prompt.command is None else self._run_command
+                outcome = await run(prompt)
+                if outcome.lost_session:
+                    # Nobody may write here any more; the next load opens it afresh (Z8).
+                    self._disposed = True
+                    self._drop_queue(outcome)
+                prompt.resolve(outcome)
         finally:
             self._active = self._active_prompt = None
             self._draining = False
             self._drop_queue(DISPOSED)
             self._idle.set()
 
+    async def _run_command(self, prompt: PendingPrompt) -> TurnOutcome:
+        assert prompt.command is not None  # noqa: S101 - see _drain
+        with anyio.CancelScope() as scope:
+            self._command_scope = scope
+            try:
+                await prompt.command()
+            except Exception:  # noqa: BLE001 - a fault of ours must not end the queue (B86)
+                _log.exception("a command of %s failed", self._session.id)
+        self._command_scope = None
+        for entry in self._unsaid:
+            self._say(entry)
+        self._unsaid.clear()
+        return CANCELLED if scope.cancel_called else COMPLETED
+
     async def _run(self, prompt: PendingPrompt) -> TurnOutcome:
-        try:
-            if self._flush_owed:
-                await self._ports.durability.flush()
-                self._flush_owed = False
-        except CheckpointError as error:
-            # Refused with nothing appended: the log must not grow while the disk refuses (Z8).
-            return TurnOutcome("error", str(error), lost_session=error.lost_session)
+        with anyio.CancelScope() as scope:
+            self._command_scope = scope
+            refusal = await self._settle_log()
+        self._command_scope = None
+        if scope.cancel_called:
+            return CANCELLED
+        if refusal is not None:
+            return refusal
         # A title is never taken away again, so the log is searched only until there is one.
         self._has_title = self._has_title or current_title(self._session.events) is not None
         active = ActiveTurn(
@@ -178,7 +302,9 @@ class TurnRunner:
             self._ports,
             prompt.blocks,
             self._recorder,
+            self.settings,
             has_title=self._has_title,
+            cancel_grace_s=self._cancel_grace_s,
         )
         self._active = active
         try:
@@ -189,5 +315,15 @@ class TurnRunner:
             _log.exception("turn of %s failed, log entry %s", self._session.id, entry)
             outcome = active.abandon(f"the turn could not be run, log entry {entry}")
         self._active = None
-        self._flush_owed = active.flush_owed
         return outcome
+
+    async def _settle_log(self) -> TurnOutcome | None:
+        """Make durable what a failed checkpoint left in memory, or refuse the prompt (Z8).
+
+        The log must not grow while the disk refuses. With nothing left this costs nothing.
+        """
+        try:
+            await self._ports.durability.flush()
+        except CheckpointError as error:
+            return TurnOutcome("error", str(error), lost_session=error.lost_session)
+        return None

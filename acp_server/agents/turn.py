@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from acp_server.agents.ids import IdSource
     from acp_server.agents.ports import ClientPort, DurabilityPort, PacePort
+    from acp_server.agents.settings import SessionSettings
     from acp_server.agents.turn_log import TextKind, TurnLog
     from session_core import HeaderRecorder, Message
 
@@ -54,6 +55,7 @@ class Turn:
         ids: IdSource,
         prompt_seq: int,
         recorder: HeaderRecorder,
+        settings: SessionSettings,
         cancel: Callable[[], None],
     ) -> None:
         self.blocks = tuple(blocks)
@@ -68,8 +70,29 @@ class Turn:
         self._ids = ids
         self._prompt_seq = prompt_seq
         self._recorder = recorder
+        self._settings = settings
         self._cancel = cancel
         self._since_yield = 0
+
+    # -- what the user has set ---------------------------------------------------------------
+
+    @property
+    def mode(self) -> str | None:
+        """The permission preset as it is now; None for an agent without modes."""
+        return self._settings.mode
+
+    def option(self, option_id: str) -> Any:
+        """Return the value of one of the agent's config options as it is now.
+
+        Raises:
+            KeyError: The agent has declared no such option.
+        """
+        return self._settings.option(option_id)
+
+    @property
+    def additional_directories(self) -> tuple[str, ...]:
+        """Absolute directories besides `cwd` that the client named for this opening."""
+        return self._settings.additional_directories
 
     # -- what the user sees -----------------------------------------------------------------
 
@@ -214,6 +237,11 @@ class Turn:
         self._log.refuse(self._prompt_seq)
 
     # -- inside the room --------------------------------------------------------------------
+
+    @property
+    def settings(self) -> SessionSettings:
+        """What is set in the session; for `ToolCall`, not for authors."""
+        return self._settings
 
     @property
     def log(self) -> TurnLog:

@@ -13,7 +13,7 @@ from acp_server.agents.errors import TurnClosedError
 from session_core import Replace, SurfaceIntent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from session_core import CallId, Event, HeaderRecorder, Session
 
@@ -59,6 +59,10 @@ class TurnLog:
         session: The session the turn belongs to.
         turn: Its number; `turn/start` is already in the log.
         provenance: `{"provider", "model"}` of messages that no model made.
+
+    Attributes:
+        between_steps: Called behind each `step/end`: there a message from outside parts no call
+            from its result.
     """
 
     def __init__(self, session: Session, turn: int, provenance: Mapping[str, Any]) -> None:
@@ -70,6 +74,7 @@ class TurnLog:
         self.hit_max_tokens = False
         self.hit_request_limit = False
         self.refused = False
+        self.between_steps: Callable[[], None] = lambda: None
         self._provenance: Mapping[str, Any] = provenance
         self._step_open = False
         self._stream: _Stream | None = None
@@ -79,6 +84,11 @@ class TurnLog:
     def closed(self) -> bool:
         """Whether the turn has ended."""
         return self._closed
+
+    @property
+    def step_open(self) -> bool:
+        """Whether a step is open."""
+        return self._step_open
 
     # -- streamed output -------------------------------------------------------------------
 
@@ -184,6 +194,7 @@ class TurnLog:
             self.finish_stream()
             self.append("step/end", {"turn": self.turn, "step": self.step})
             self._step_open = False
+            self.between_steps()
 
     # -- calls -----------------------------------------------------------------------------
 

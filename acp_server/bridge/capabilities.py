@@ -34,11 +34,16 @@ class Handshake:
             agent_info=results.implementation(DISTRIBUTION, __version__),
             agent_capabilities=results.agent_capabilities(
                 load_session=True,
-                session=("list",),
+                session=("list", "resume", "close", "delete", "additionalDirectories"),
                 image=agent.takes_images,
                 audio=agent.takes_audio,
                 embedded_context=agent.takes_resources,
+                logout=agent.sign_in is not None,
             ),
+            auth_methods=[
+                results.auth_method(method.id, method.name, method.description)
+                for method in (agent.sign_in.methods if agent.sign_in is not None else ())
+            ],
         )
 
     def __call__(self, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import anyio
 import anyio.lowlevel
 
+from acp_server.agents.commands import command_line_from
+from acp_server.agents.content import pieces
 from acp_server.agents.errors import CheckpointError
+from acp_server.agents.options import MODE_OPTION_ID
+from acp_server.agents.presenters import REFERENCE_PRESENTERS
 from acp_server.agents.runner import RunnerPorts, TurnRunner
+from acp_server.agents.settings import SettingError
 from acp_server.bridge.cards import ToolCards
 from acp_server.bridge.client_port import SessionClient
+from acp_server.bridge.command_plane import CommandPlane
 from acp_server.bridge.frames import FrameBuilder
+from acp_server.bridge.messages import usage_update_from
 from acp_server.bridge.outlet import SessionOutlet
 from acp_server.bridge.projector import LiveProjector
 from acp_server.bridge.replay import Replay
-from persistence.errors import (
-    PersistenceError,
-    SessionChangedError,
-    SessionCollisionError,
-    SessionLockedError,
-)
+from acp_server.bridge.setting_views import config_options, mode_state
+from acp_server.errors import is_lost
+from acp_server.rpc.errors import RpcError
+from acp_server.wire import updates
+from persistence.errors import PersistenceError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from anyio.abc import TaskGroup
 
     from acp_server.agents.agent import Agent
     from acp_server.agents.ids import IdSource
+    from acp_server.agents.runner import PendingPrompt
+    from acp_server.bridge.opening_warnings import OpeningWarning
     from acp_server.rpc.peer import Peer
+    from acp_server.rpc.table import RequestContext
     from acp_server.wire.handshake import ClientCapabilities
     from persistence.coordinator import SessionPersistence
     from session_core import Session, SessionStore
@@ -54,10 +67,7 @@ class SessionDurability:
         try:
             await self._persistence.flush(self._session)
         except PersistenceError as error:
-            lost = isinstance(
-                error, SessionChangedError | SessionLockedError | SessionCollisionError
-            )
-            raise CheckpointError(str(error), lost_session=lost) from error
+            raise CheckpointError(str(error), lost_session=is_lost(error)) from error
         except Exception as error:
             # A third party's backend may raise anything; the turn must end in order (B86).
             _log.exception("the store of %s failed", self._session.id)
@@ -70,7 +80,7 @@ class OpenSession:
 
     Attributes:
         session: The live log.
-        runner: Its turns.
+        runner: Its turns and settings.
     """
 
     def __init__(
@@ -84,13 +94,19 @@ class OpenSession:
         persistence: SessionPersistence,
         ids: IdSource,
         tasks: TaskGroup,
+        cancel_grace_s: float,
     ) -> None:
         self.session = session
+        self._agent = agent
         self._peer = peer
+        self._capabilities = capabilities
         self._persistence = persistence
-        self._terminal_cards = capabilities.terminal_output_meta
         self._frames = FrameBuilder(session.id)
         self._outlet = SessionOutlet(peer.send)
+        self._replayed = anyio.Event()
+        self._replayed.set()
+        self._owed = 0
+        self._none_owed = anyio.Event()
         cards = self._new_cards()
         self._durability = SessionDurability(persistence, session)
         self._detach = [
@@ -107,15 +123,99 @@ class OpenSession:
                 ids=ids,
                 tasks=tasks,
             ),
+            cancel_grace_s=cancel_grace_s,
         )
+        self._commands = CommandPlane(
+            session,
+            agent,
+            runner=self.runner,
+            store=store,
+            persistence=persistence,
+            durability=self._durability,
+            show=self._show,
+        )
+
+    # -- prompts ----------------------------------------------------------------------------
+
+    def submit(self, blocks: Sequence[Mapping[str, Any]]) -> PendingPrompt:
+        """Queue a prompt, or the command that it is.
+
+        Raises:
+            QueueFullError: Too many wait already.
+        """
+        line = command_line_from(blocks)
+        if line is None:
+            return self.runner.submit(blocks)
+        return self.runner.submit(blocks, partial(self._commands.run, line))
+
+    def owe_answer(self, context: RequestContext) -> None:
+        """Note that a prompt is to be answered before the session may be closed (Z29)."""
+        self._owed += 1
+        context.after_response(self._answered)
+
+    async def answered(self) -> None:
+        """Return when no prompt waits for its answer."""
+        while self._owed:
+            await self._none_owed.wait()
+
+    async def shown(self) -> None:
+        """Return when no load holds this session's updates back: a response comes behind them."""
+        if not self._replayed.is_set():  # a wait on a set event would let the next turn begin
+            await self._replayed.wait()
 
     def release_updates(self) -> None:
         """Send what waits for a flush that has failed; an error response follows (Z7)."""
         self._outlet.release()
 
+    def _answered(self) -> None:
+        self._owed -= 1
+        if not self._owed:
+            self._none_owed.set()
+            self._none_owed = anyio.Event()
+
+    # -- settings ---------------------------------------------------------------------------
+
+    async def change_setting(self, option_id: str, value: str | bool, *, by_mode: bool) -> None:
+        """Set an option or the preset: in the log, shown, and durable on return (Z11).
+
+        Args:
+            option_id: The option; `mode` for the preset.
+            value: Its new value.
+            by_mode: Whether the client used `session/set_mode`, which answers nothing.
+
+        Raises:
+            RpcError: The agent does not offer this; or it is set and the store failed.
+        """
+        if isinstance(value, bool) and not self._capabilities.boolean_options:
+            raise RpcError.invalid_params(f"option {option_id!r} does not take {value!r}")
+        try:
+            changed = self.runner.change_setting(option_id, value)
+        except SettingError as error:
+            raise RpcError.invalid_params(str(error)) from error
+        if changed and option_id == MODE_OPTION_ID:
+            self._notify(updates.current_mode_update(str(value)))
+            if by_mode:
+                self._notify(updates.config_option_update(self.config_options()))
+        try:
+            await self._durability.flush()
+        except CheckpointError as error:
+            raise RpcError.internal(str(error)) from error
+
+    def config_options(self) -> list[dict[str, Any]]:
+        """Return the complete state of the config options."""
+        booleans = self._capabilities.boolean_options
+        return config_options(self._agent, self.runner.settings, booleans=booleans)
+
+    def modes(self) -> dict[str, Any] | None:
+        """Return the modes and which one is set, or None for an agent without."""
+        return mode_state(self._agent, self.runner.settings)
+
+    # -- opening ----------------------------------------------------------------------------
+
     async def replay(self) -> None:
         """Send the whole log as updates, as of now; a running turn's frames wait for `resume`."""
         self._outlet.begin_replay()
+        self._replayed = anyio.Event()
         records = self.session.events.records()
         for number, frame in enumerate(Replay(self._frames, self._new_cards()).frames(records), 1):
             self._peer.send(frame)
@@ -127,6 +227,27 @@ class OpenSession:
     def resume(self) -> None:
         """Let a running turn's frames go on after a replay."""
         self._outlet.end_replay(self._persistence.durable_seq(self.session))
+        self._replayed.set()
+
+    def introduce(self, warnings: Sequence[OpeningWarning] = ()) -> None:
+        """Send what follows the response that has opened the session (Z20, Z32)."""
+        commands = [
+            updates.available_command(command.name, command.description, command.hint)
+            for command in self._commands.commands
+        ]
+        self._notify(updates.available_commands_update(commands))
+        self.show_usage()
+        if self._capabilities.notices:
+            for warning in warnings:
+                self._notify(updates.notice("warning", warning.message))
+
+    def show_usage(self) -> None:
+        """Send the state of the model's context window, if it is known."""
+        usage = usage_update_from(self.session.events, self._agent.context_size)
+        if usage is not None:
+            self._outlet.emit(self._frames.update(usage))
+
+    # -- the end ----------------------------------------------------------------------------
 
     async def dispose(self) -> None:
         """End the running turn `disposed`; waiting prompts never start."""
@@ -137,5 +258,22 @@ class OpenSession:
         for detach in self._detach:
             detach()
 
+    # -- inside -----------------------------------------------------------------------------
+
+    def _show(self, text: str) -> None:
+        """Show the output of a command, as the agent's; it is no message of the log."""
+        for piece in pieces(text):
+            block = {"type": "text", "text": piece}
+            self._outlet.emit(self._frames.update(updates.agent_message_chunk(block)))
+
+    def _notify(self, update: Mapping[str, Any]) -> None:
+        """Send what is no part of a turn: it does not wait for a load or a flush."""
+        self._peer.send(self._frames.update(update))
+
     def _new_cards(self) -> ToolCards:
-        return ToolCards(self.session.header.cwd, terminal_cards=self._terminal_cards)
+        terminal_cards = self._capabilities.terminal_output_meta
+        return ToolCards(
+            self.session.header.cwd,
+            terminal_cards=terminal_cards,
+            presenters=self._agent.presenters or REFERENCE_PRESENTERS,
+        )

@@ -8,47 +8,64 @@ from __future__ import annotations
 
 import os.path
 import posixpath
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import anyio
-
+from acp_server.agents.active_turn import CANCEL_GRACE_S
+from acp_server.agents.errors import RequestRefusedError
+from acp_server.agents.options import MODE_OPTION_ID
 from acp_server.agents.runner import QueueFullError
-from acp_server.bridge.json_objects import iso_time
+from acp_server.bridge.account import Account
 from acp_server.bridge.open_session import OpenSession
+from acp_server.bridge.open_sessions import OpenSessions
+from acp_server.bridge.opening_warnings import (
+    OpeningWarning,
+    log_warnings,
+    meta_from_warnings,
+    warnings_from_repair,
+    warnings_from_servers,
+)
+from acp_server.bridge.session_rows import session_rows
 from acp_server.bridge.stop_reasons import stop_reason_from_end
 from acp_server.errors import rpc_error_from_store
 from acp_server.rpc.errors import RpcError
-from acp_server.rpc.table import MethodTable, Params, RequestContext
-from acp_server.wire import requests, results, updates
+from acp_server.rpc.table import Handler, MethodTable, Params, RequestContext
+from acp_server.wire import requests, results
 from acp_server.wire.errors import WireError
 from acp_server.wire.model import parse
 from persistence.errors import PersistenceError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from anyio.abc import TaskGroup
 
     from acp_server.agents.active_turn import TurnOutcome
-    from acp_server.agents.agent import Agent
+    from acp_server.agents.agent import Agent, Extension
     from acp_server.agents.ids import IdSource
     from acp_server.bridge.capabilities import Handshake
     from acp_server.rpc.peer import Peer
     from acp_server.wire.model import WireModel
     from persistence.coordinator import SessionPersistence
-    from session_core import SessionStore
+    from session_core import Session, SessionHeader, SessionStore
 
     ParamsT = TypeVar("ParamsT", bound=WireModel)
 
 
-_METHODS = (
-    "authenticate",
-    "session/new",
-    "session/load",
-    "session/list",
-    "session/prompt",
-)
+_METHODS: Final = {
+    "authenticate": "authenticate",
+    "session/new": "new_session",
+    "session/load": "load_session",
+    "session/resume": "resume_session",
+    "session/list": "list_sessions",
+    "session/close": "close_session",
+    "session/delete": "delete_session",
+    "session/set_mode": "set_mode",
+    "session/set_config_option": "set_config_option",
+    "session/prompt": "prompt",
+    "session/cancel": "cancel_by_request",
+}
+"""Each method of ACP with its handler; `logout` and extensions come from the agent."""
 
 
 class AcpService:
@@ -62,6 +79,7 @@ class AcpService:
         persistence: Stored sessions.
         ids: Identities.
         tasks: Where turns run.
+        cancel_grace_s: How long a cancelled agent may take to end.
     """
 
     def __init__(
@@ -74,65 +92,74 @@ class AcpService:
         persistence: SessionPersistence,
         ids: IdSource,
         tasks: TaskGroup,
+        cancel_grace_s: float = CANCEL_GRACE_S,
     ) -> None:
-        self._peer = peer
-        self._handshake = handshake
+        def compose(session: Session) -> OpenSession:
+            return OpenSession(
+                session,
+                agent,
+                peer=peer,
+                capabilities=handshake.client,
+                store=store,
+                persistence=persistence,
+                ids=ids,
+                tasks=tasks,
+                cancel_grace_s=cancel_grace_s,
+            )
+
         self._agent = agent
-        self._store = store
         self._persistence = persistence
-        self._ids = ids
-        self._tasks = tasks
-        self._open: dict[str, OpenSession] = {}
-        self._loads: dict[str, anyio.Lock] = {}
-        self._closing = False
+        self._account = Account(agent.sign_in)
+        self._sessions = OpenSessions(compose, store, persistence)
 
     def methods(self) -> MethodTable:
         """Return the handlers by method name."""
-        return MethodTable(
-            requests={
-                "authenticate": self.authenticate,
-                "session/new": self.new_session,
-                "session/load": self.load_session,
-                "session/list": self.list_sessions,
-                "session/prompt": self.prompt,
-            },
-            notifications={"session/cancel": self.cancel},
-        )
+        table: dict[str, Handler] = {
+            method: _extension_handler(extension)
+            for method, extension in self._agent.extensions.items()
+        }
+        table |= {method: getattr(self, name) for method, name in _METHODS.items()}
+        if self._agent.sign_in is not None:
+            table["logout"] = self.logout
+        return MethodTable(requests=table, notifications={"session/cancel": self.cancel})
 
-    # -- handlers ---------------------------------------------------------------------------
+    # -- the account ------------------------------------------------------------------------
 
     async def authenticate(self, _context: RequestContext, params: Params) -> dict[str, Any]:
-        """`authenticate`: no method is needed, so any is fine; some clients send it unasked."""
-        _parse(requests.AuthenticateParams, params)
+        """`authenticate`: without declared methods any id is fine (Z27)."""
+        asked = _parse(requests.AuthenticateParams, params)
+        try:
+            await self._account.sign_in(asked.method_id)
+        except RequestRefusedError as error:
+            raise RpcError.invalid_params(error.detail) from error
         return {}
+
+    async def logout(self, _context: RequestContext, params: Params) -> dict[str, Any]:
+        """`logout`: only of an agent that one signs in to."""
+        _parse(requests.LogoutParams, params)
+        try:
+            await self._account.sign_out()
+        except RequestRefusedError as error:
+            raise RpcError.invalid_params(error.detail) from error
+        return {}
+
+    # -- opening ----------------------------------------------------------------------------
 
     async def new_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/new`: nothing is stored before the first turn."""
         asked = _parse(requests.NewSessionParams, params)
-        self._require_running()
-        session = self._store.create(cwd=_normal(asked.cwd))
-        opened = self._adopt(session)
-        context.after_response(lambda: self._send_commands(opened))
-        return results.new_session_result(session.id)
+        self._require_ready()
+        opened = self._sessions.create(_normal(asked.cwd))
+        result = self._introduce(context, opened, asked)
+        return {"sessionId": opened.session.id, **result}
 
     async def load_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/load`: the whole log as updates, then the response (Z20)."""
-        asked = _parse(requests.LoadSessionParams, params)
-        self._require_running()
-        async with self._one_load_of(asked.session_id):
-            opened = self._open.get(asked.session_id)
-            if opened is None:
-                opened = await self._load(asked.session_id, asked.cwd)
-            else:
-                _require_same_cwd(opened.session.header.cwd, asked.cwd)
-            try:
-                await opened.replay()
-            except BaseException:
-                opened.resume()
-                raise
-        context.after_response(opened.resume)
-        context.after_response(lambda: self._send_commands(opened))
-        return results.open_session_result()
+        return await self._open(context, params, replays=True)
+
+    async def resume_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
+        """`session/resume`: load without the replay."""
+        return await self._open(context, params, replays=False)
 
     async def list_sessions(self, _context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/list`: stored sessions, newest first, a page at a time (Z21)."""
@@ -141,111 +168,144 @@ class AcpService:
             page = await self._persistence.list(cwd=asked.cwd, cursor=asked.cursor)
         except PersistenceError as error:
             raise rpc_error_from_store(error) from error
-        rows = [
-            results.session_info(
-                row.header.id,
-                row.header.cwd,
-                title=row.summary.title,
-                updated_at=iso_time(row.summary.updated_at),
-            )
-            for row in page.entries
-            if row.header.cwd is not None
-        ]
+        rows = session_rows(page.entries, self._sessions)
         return results.list_sessions_result(rows, page.next_cursor)
+
+    # -- closing ----------------------------------------------------------------------------
+
+    async def close_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
+        """`session/close`: answered when nothing of the session is left here (Z29)."""
+        asked = _parse(requests.CloseSessionParams, params)
+        self._sessions.require_running()
+        context.on_cancel(_carry_on)
+        await self._sessions.close(asked.session_id)
+        return {}
+
+    async def delete_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
+        """`session/delete`: closed, then gone for good (Z29)."""
+        asked = _parse(requests.DeleteSessionParams, params)
+        self._sessions.require_running()
+        context.on_cancel(_carry_on)
+        await self._sessions.delete(asked.session_id)
+        return {}
+
+    # -- settings ---------------------------------------------------------------------------
+
+    async def set_mode(self, context: RequestContext, params: Params) -> dict[str, Any]:
+        """`session/set_mode`: the permission preset (Z11)."""
+        asked = _parse(requests.SetModeParams, params)
+        opened = await self._open_for_setting(context, asked.session_id)
+        await opened.change_setting(MODE_OPTION_ID, asked.mode_id, by_mode=True)
+        return {}
+
+    async def set_config_option(self, context: RequestContext, params: Params) -> dict[str, Any]:
+        """`session/set_config_option`: answered with the complete state (Z11)."""
+        asked = _parse(requests.SetConfigOptionParams, params)
+        opened = await self._open_for_setting(context, asked.session_id)
+        await opened.change_setting(asked.config_id, asked.value, by_mode=False)
+        return results.config_options_result(opened.config_options())
+
+    # -- turns ------------------------------------------------------------------------------
 
     async def prompt(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/prompt`: answered when its turn has ended and is durable."""
         asked = _parse(requests.PromptParams, params)
-        self._require_running()
-        opened = self._require_open(asked.session_id)
+        self._require_ready()
+        opened = await self._sessions.require_for_prompt(asked.session_id, context)
+        if opened is None:
+            return results.prompt_result("cancelled")
         blocks = [block.to_json() for block in asked.prompt]
         self._require_content(blocks)
         try:
-            pending = opened.runner.submit(blocks)
+            pending = opened.submit(blocks)
         except QueueFullError as error:
             raise RpcError.internal(str(error)) from error
-        context.on_cancel(lambda: opened.runner.cancel_prompt(pending))
+        opened.owe_answer(context)
+        context.on_cancel(partial(opened.runner.cancel_prompt, pending))
         outcome = await pending.outcome()
+        if self._agent.context_size is not None:
+            opened.show_usage()
+        await opened.shown()
         if outcome.kind == "error":
-            opened.release_updates()
-            await self._forget_if_lost(opened, outcome)
-            raise RpcError.internal(f"turn failed: {outcome.message}")
+            raise self._refusal(opened, outcome)
         return results.prompt_result(stop_reason_from_end(outcome.kind))
 
     def cancel(self, params: Params) -> None:
         """`session/cancel`: the running turn and every prompt received before it (Z19)."""
-        asked = _parse(requests.CancelParams, params)
-        opened = self._open.get(asked.session_id)
-        if opened is not None:
-            opened.runner.cancel()
+        self._sessions.cancel(_parse(requests.CancelParams, params).session_id)
+
+    async def cancel_by_request(self, _context: RequestContext, params: Params) -> dict[str, Any]:
+        """`session/cancel` sent as a request: cancelled all the same, and answered (B29)."""
+        self.cancel(params)
+        return {}
 
     async def shut_down(self) -> None:
         """End every turn `disposed`; what is stored afterwards is a whole log (contract 6.10)."""
-        self._closing = True
-        for opened in list(self._open.values()):
-            self._tasks.start_soon(opened.dispose)
-        for opened in list(self._open.values()):
-            await opened.runner.settle()
+        await self._sessions.shut_down()
 
     # -- inside -----------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _one_load_of(self, session_id: str) -> AsyncIterator[None]:
-        """Let loads of one session come one after the other; each replays (Z20)."""
-        lock = self._loads.setdefault(session_id, anyio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._loads.pop(session_id, None)
+    async def _open(
+        self, context: RequestContext, params: Params, *, replays: bool
+    ) -> dict[str, Any]:
+        asked = _parse(requests.LoadSessionParams, params)
+        self._require_ready()
+        check_header = partial(_require_same_cwd, asked.cwd)
+        repaired = None
+        async with self._sessions.alone_on(asked.session_id):
+            known = self._sessions.get(asked.session_id)
+            if known is None:
+                opened, repaired = await self._sessions.load(asked.session_id, check_header)
+            else:
+                opened = known
+                check_header(opened.session.header)
+            if replays:
+                try:
+                    await opened.replay()
+                except BaseException:
+                    opened.resume()
+                    if known is None:
+                        await self._sessions.give_up(opened)
+                    raise
+                context.after_response(opened.resume)
+        return self._introduce(context, opened, asked, warnings_from_repair(repaired))
 
-    async def _load(self, session_id: str, cwd: str) -> OpenSession:
-        try:
-            loaded = await self._persistence.load(
-                session_id, check_header=lambda header: _require_same_cwd(header.cwd, cwd)
-            )
-        except PersistenceError as error:
-            raise rpc_error_from_store(error) from error
-        session = self._store.create(session_id, seed=loaded.log, header=loaded.header)
-        return self._adopt(session)
-
-    def _adopt(self, session: Any) -> OpenSession:
-        opened = OpenSession(
-            session,
-            self._agent,
-            peer=self._peer,
-            capabilities=self._handshake.client,
-            store=self._store,
-            persistence=self._persistence,
-            ids=self._ids,
-            tasks=self._tasks,
+    def _introduce(
+        self,
+        context: RequestContext,
+        opened: OpenSession,
+        asked: requests.NewSessionParams,
+        warnings: Sequence[OpeningWarning] = (),
+    ) -> dict[str, Any]:
+        """Return the result that opens a session, and send behind it what belongs to it."""
+        opened.runner.settings.additional_directories = asked.additional_directories
+        told = [*warnings, *warnings_from_servers(asked.mcp_servers)]
+        log_warnings(opened.session.id, told)
+        context.after_response(lambda: opened.introduce(told))
+        return results.open_session_result(
+            modes=opened.modes(),
+            config_options=opened.config_options(),
+            meta=meta_from_warnings(told),
         )
-        self._open[session.id] = opened
+
+    async def _open_for_setting(self, context: RequestContext, session_id: str) -> OpenSession:
+        self._require_ready()
+        opened = await self._sessions.require(session_id)
+        # Set before anybody could cancel it; what is left is the flush.
+        context.on_cancel(_carry_on)
         return opened
 
-    async def _forget_if_lost(self, opened: OpenSession, outcome: TurnOutcome) -> None:
-        if outcome.lost_session and self._open.get(opened.session.id) is opened:
-            del self._open[opened.session.id]
-            opened.detach()
-            await opened.dispose()
-            await self._persistence.release(opened.session)
-            self._store.detach(opened.session)
+    def _require_ready(self) -> None:
+        self._sessions.require_running()
+        self._account.require()
 
-    def _send_commands(self, opened: OpenSession) -> None:
-        params = updates.session_update(opened.session.id, updates.available_commands_update([]))
-        self._peer.notify("session/update", params)
-
-    def _require_running(self) -> None:
-        if self._closing:
-            detail = "the server is shutting down"
-            raise RpcError.internal(detail)
-
-    def _require_open(self, session_id: str) -> OpenSession:
-        opened = self._open.get(session_id)
-        if opened is None:
-            raise RpcError.resource_not_found(session_id)
-        return opened
+    def _refusal(self, opened: OpenSession, outcome: TurnOutcome) -> RpcError:
+        opened.release_updates()
+        if outcome.lost_session:
+            self._sessions.drop_lost(opened)
+        if outcome.needs_sign_in:
+            return RpcError.auth_required()
+        return RpcError.internal(f"turn failed: {outcome.message}")
 
     def _require_content(self, blocks: Sequence[dict[str, Any]]) -> None:
         """Refuse what the agent does not take, and a prompt that says nothing (Z13)."""
@@ -270,13 +330,28 @@ def _parse(model: type[ParamsT], params: Params) -> ParamsT:
         raise RpcError.invalid_params(str(error)) from error
 
 
+def _extension_handler(extension: Extension) -> Handler:
+    async def handle(_context: RequestContext, params: Params) -> dict[str, Any] | None:
+        try:
+            return await extension(params)
+        except RequestRefusedError as error:
+            raise RpcError.invalid_params(error.detail) from error
+
+    return handle
+
+
+def _carry_on() -> None:
+    """Do not stop half-way: what was asked for is as good as done, and is answered."""
+
+
 def _normal(cwd: str) -> str:
     """Return the directory as it is stored: as sent, lexically normalized (Z21)."""
     return posixpath.normpath(cwd)
 
 
-def _require_same_cwd(stored: str | None, asked: str) -> None:
+def _require_same_cwd(asked: str, header: SessionHeader) -> None:
     """Refuse to open a session in another directory than its own (Z21)."""
+    stored = header.cwd
     if stored is None:
         detail = "cwd: the stored session has no working directory"
         raise RpcError.invalid_params(detail)

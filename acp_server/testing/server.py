@@ -55,6 +55,7 @@ async def running_server(
     store: str | SessionBackend = "memory:",
     series: int = 0,
     capabilities: dict[str, Any] | None = None,
+    cancel_grace_s: float = 3.0,
     **options: Any,
 ) -> AsyncIterator[AcpClient]:
     """Run a server on a memory transport and yield an initialized client of it.
@@ -67,10 +68,17 @@ async def running_server(
         store: As for `ServerConfig`; an open backend outlives the server, for a second one.
         series: Keeps the ids of several servers on one store apart.
         capabilities: What the client says it can do.
+        cancel_grace_s: As for `ServerConfig`.
         options: Further arguments of `AcpClient.over`.
     """
     near, far = memory_transport_pair()
-    config = ServerConfig(agent=agent, store=store, clock=SteppingClock(), ids=CountedIds(series))
+    config = ServerConfig(
+        agent=agent,
+        store=store,
+        clock=SteppingClock(),
+        ids=CountedIds(series),
+        cancel_grace_s=cancel_grace_s,
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(Server(config, far).serve)
         async with AcpClient.over(near, **options) as client:

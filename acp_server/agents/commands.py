@@ -1,0 +1,168 @@
+"""Slash commands: what a user tells the server instead of the model (Z30, contract 6.9).
+
+A command's output is shown and never stored; what it does to the session is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from acp_server.agents.agent import Agent
+    from acp_server.agents.settings import SessionSettings
+
+_LINE: Final = re.compile(r"/([a-z][a-z0-9-]*)(?: |\Z)")
+"""Not `/usr/bin/x fails`: a path goes to the agent."""
+
+
+class CommandError(Exception):
+    """A command cannot do what it was asked for; the user reads the message behind `Error: `."""
+
+
+class CommandSession(Protocol):
+    """The session in which a command runs, as a command may use it."""
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+
+    @property
+    def cwd(self) -> str | None:
+        """Its working directory."""
+
+    @property
+    def settings(self) -> SessionSettings:
+        """What is set in it."""
+
+    @property
+    def commands(self) -> Sequence[Command]:
+        """Its commands, in the order in which the client lists them."""
+
+    async def set_title(self, title: str) -> None:
+        """Name the session; durable on return."""
+
+    async def fork(self) -> str:
+        """Make a session with the same history and return its id; it is stored and not open.
+
+        Raises:
+            CommandError: There is no history yet, or the store failed.
+        """
+
+    async def compact(self) -> int:
+        """Put a summary in the place of the model's history; return how many messages it replaces.
+
+        Raises:
+            CommandError: There is nothing to compact, or the summary failed.
+        """
+
+    def add_context(
+        self, content: str, source: Mapping[str, Any] | None = None, envelope: str = "context"
+    ) -> None:
+        """Tell the model something that the user did not say (Z15)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCall:
+    """One use of a command.
+
+    Attributes:
+        argument: What stands behind the name, stripped.
+        session: The session it is about.
+    """
+
+    argument: str
+    session: CommandSession
+
+
+RunCommand = Callable[[CommandCall], Awaitable["str | None"]]
+"""Does the command; what it returns is shown. `CommandError` is an expected failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A slash command.
+
+    Attributes:
+        name: Small letters, digits and `-`, without the slash.
+        description: One line for the client's list.
+        run: Does it.
+        hint: What to type behind the name, for a command that takes something.
+
+    Raises:
+        ValueError: No prompt could ever call it by this name.
+    """
+
+    name: str
+    description: str
+    run: RunCommand
+    hint: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _LINE.fullmatch(f"/{self.name}"):
+            message = f"{self.name!r} is no name for a command"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A prompt that is a command: its name and the rest."""
+
+    name: str
+    argument: str
+    text: str
+
+
+def command_line_from(blocks: Iterable[Mapping[str, Any]]) -> CommandLine | None:
+    """Return the command that a prompt's first text calls, known or not, or None (Z30)."""
+    text = next((block["text"] for block in blocks if block["type"] == "text"), "")
+    found = _LINE.match(text)
+    if found is None:
+        return None
+    return CommandLine(found[1], text[found.end() :].strip(), text.strip())
+
+
+def commands_of(agent: Agent) -> tuple[Command, ...]:
+    """Return the agent's commands and those built-in ones that it does not replace."""
+    own = {command.name for command in agent.commands}
+    built_in = [_HELP, _TITLE, _FORK]
+    if agent.summarize is not None:
+        built_in.append(_COMPACT)
+    return (*agent.commands, *(command for command in built_in if command.name not in own))
+
+
+async def _help(call: CommandCall) -> str:
+    lines = []
+    for command in call.session.commands:
+        use = f"/{command.name}" if command.hint is None else f"/{command.name} {command.hint}"
+        lines.append(f"- `{use}`: {command.description}")
+    return "\n".join(lines)
+
+
+async def _title(call: CommandCall) -> str:
+    title = " ".join(call.argument.split())
+    if not title:
+        message = "say what the session is to be called: /title NAME"
+        raise CommandError(message)
+    await call.session.set_title(title)
+    return f"This session is now called {title!r}."
+
+
+async def _fork(call: CommandCall) -> str:
+    child = await call.session.fork()
+    return f"Forked to session {child}. Open it from the list of sessions."
+
+
+async def _compact(call: CommandCall) -> str:
+    count = await call.session.compact()
+    return f"{count} messages of the model's history are now one summary."
+
+
+_HELP: Final = Command("help", "List the commands", _help)
+_TITLE: Final = Command("title", "Name this session", _title, hint="NAME")
+_FORK: Final = Command("fork", "Copy this session into a new one", _fork)
+_COMPACT: Final = Command("compact", "Shorten the model's history to a summary", _compact)

@@ -1,0 +1,152 @@
+"""Runs the slash commands of one session (contract 6.9): no model, no turn, output never logged."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+
+from acp_server.agents.commands import CommandCall, CommandError, commands_of
+from acp_server.agents.content import clean_text
+from acp_server.agents.errors import CheckpointError
+from acp_server.agents.settings import LogEntry
+from persistence.errors import PersistenceError
+from session_core import compact_range, last_event_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from acp_server.agents.agent import Agent
+    from acp_server.agents.commands import CommandLine
+    from acp_server.agents.ports import DurabilityPort
+    from acp_server.agents.runner import TurnRunner
+    from acp_server.agents.settings import SessionSettings
+    from persistence.coordinator import SessionPersistence
+    from session_core import Session, SessionStore
+
+_log = logging.getLogger(__name__)
+
+_TITLE_TRIGGER: Final = {"kind": "session-title"}
+_MIN_COMPACTED: Final = 2
+"""One message alone is no shorter as a summary."""
+
+
+class CommandPlane:
+    """The commands of one session, and what they may do to it; see `CommandSession`.
+
+    Args:
+        session: The live session; while a command runs no turn does.
+        agent: Declares commands.
+        runner: Of the session.
+        store: Where forks are made.
+        persistence: Where they are kept.
+        durability: Of the session.
+        show: Shows text to the user, as the agent's.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        agent: Agent,
+        *,
+        runner: TurnRunner,
+        store: SessionStore,
+        persistence: SessionPersistence,
+        durability: DurabilityPort,
+        show: Callable[[str], None],
+    ) -> None:
+        self.id = session.id
+        self.cwd = session.header.cwd
+        self.commands = commands_of(agent)
+        self._session = session
+        self._agent = agent
+        self._runner = runner
+        self._store = store
+        self._persistence = persistence
+        self._durability = durability
+        self._show = show
+
+    @property
+    def settings(self) -> SessionSettings:
+        """What is set in the session."""
+        return self._runner.settings
+
+    async def run(self, line: CommandLine) -> None:
+        """Run a command and show what it says; a failure is text too."""
+        command = next((known for known in self.commands if known.name == line.name), None)
+        if command is None:
+            self._show(f"Error: unknown command: {line.text}")
+            return
+        try:
+            text = await command.run(CommandCall(line.argument, self))
+        except CommandError as error:
+            text = f"Error: {error}"
+        except Exception:  # noqa: BLE001 - boundary: a command is the agent's code
+            _log.exception("command %r failed", command.name)
+            text = "Error: command failed"
+        if text:
+            self._show(clean_text(text))
+
+    # -- what a command may do --------------------------------------------------------------
+
+    async def set_title(self, title: str) -> None:
+        """Name the session; durable on return.
+
+        Raises:
+            CommandError: The store failed.
+        """
+        data = {"title": clean_text(title), "messageSeqs": [], "source": {"kind": "user"}}
+        self._runner.append_between_turns(_TITLE_TRIGGER, [LogEntry("session/title", data)])
+        await self._flush()
+
+    async def fork(self) -> str:
+        """Make a session with the same history and return its id; it is stored and not open.
+
+        Raises:
+            CommandError: There is no history yet, or the store failed.
+        """
+        end = last_event_of(self._session.events, ("turn/end",))
+        if end is None:
+            message = "there is nothing to fork yet"
+            raise CommandError(message)
+        child = self._store.fork(self._session, end.seq)
+        try:
+            await self._persistence.flush(child)
+            with anyio.CancelScope(shield=True):
+                await self._persistence.release(child)
+        except PersistenceError as error:
+            raise CommandError(str(error)) from error
+        finally:
+            self._store.detach(child)
+        return child.id
+
+    async def compact(self) -> int:
+        """Put a summary in the place of the model's history; return how many messages it replaces.
+
+        Raises:
+            CommandError: There is nothing to compact, or the store failed.
+        """
+        nodes = list(self._session.surface.nodes)
+        if self._agent.summarize is None or len(nodes) < _MIN_COMPACTED:
+            message = "there is nothing to compact"
+            raise CommandError(message)
+        try:
+            await compact_range(self._session, nodes[0], nodes[-1], self._agent.summarize)
+        finally:
+            await self._flush()
+        return len(nodes)
+
+    def add_context(
+        self, content: str, source: Mapping[str, Any] | None = None, envelope: str = "context"
+    ) -> None:
+        """Tell the model something that the user did not say (Z15)."""
+        block = {"type": "text", "text": clean_text(content)}
+        said_by = source or {"kind": "plugin", "plugin": self._agent.name}
+        self._runner.add_context([block], said_by, envelope)
+
+    async def _flush(self) -> None:
+        try:
+            await self._durability.flush()
+        except CheckpointError as error:
+            raise CommandError(str(error)) from error

@@ -1,0 +1,80 @@
+"""Modes and config options as the client sees them (contract 6.8): two views of one state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from acp_server.agents.options import MODE_OPTION_ID, BooleanOption
+from acp_server.wire import results
+
+if TYPE_CHECKING:
+    from acp_server.agents.agent import Agent
+    from acp_server.agents.options import Choice, SelectOption
+    from acp_server.agents.settings import SessionSettings
+
+_PRESETS: Final = {
+    "ask": ("Ask", "Ask before each change"),
+    "auto-edit": ("Auto-edit", "Edit files without asking, ask for everything else"),
+    "read-only": ("Read only", "Refuse every change"),
+    "full-access": ("Full access", "Never ask"),
+}
+
+
+def mode_state(agent: Agent, settings: SessionSettings) -> dict[str, Any] | None:
+    """Return `modes`, or None for an agent without modes."""
+    if settings.mode is None:
+        return None
+    return results.mode_state(
+        settings.mode, [results.mode(preset, *_PRESETS[preset]) for preset in agent.modes]
+    )
+
+
+def config_options(
+    agent: Agent, settings: SessionSettings, *, booleans: bool
+) -> list[dict[str, Any]]:
+    """Return the complete state of the config options.
+
+    Args:
+        agent: Declares them.
+        settings: Knows their values.
+        booleans: Whether the client takes boolean options; it must not be sent any otherwise.
+    """
+    options = []
+    if settings.mode is not None:
+        choices = [results.choice(preset, *_PRESETS[preset]) for preset in agent.modes]
+        options.append(
+            results.select_option(
+                MODE_OPTION_ID, "Permissions", settings.mode, choices, category="mode"
+            )
+        )
+    for option in agent.options:
+        if not isinstance(option, BooleanOption):
+            options.append(_select_option(option, settings.option(option.id)))
+        elif booleans:
+            options.append(
+                results.boolean_option(
+                    option.id,
+                    option.name,
+                    current_value=settings.option(option.id),
+                    description=option.description,
+                    category=option.category,
+                )
+            )
+    return options
+
+
+def _select_option(option: SelectOption, value: str) -> dict[str, Any]:
+    return results.select_option(
+        option.id,
+        option.name,
+        value,
+        [_choice(item) for item in option.choices],
+        description=option.description,
+        category=option.category,
+    )
+
+
+def _choice(item: Choice | str) -> dict[str, Any]:
+    if isinstance(item, str):
+        return results.choice(item, item)
+    return results.choice(item.value, item.name or item.value, item.description)
