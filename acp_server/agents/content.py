@@ -6,13 +6,22 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
 MAX_DELTA_CHARS = 65_536
 """A longer text becomes several deltas: at 4 bytes a character, or 6 when JSON must escape it,
 a frame stays below 1 MiB (Z20)."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+_NEEDED = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource_link": ("uri", "name"),
+    "resource": ("uri",),
+}
+"""Members that must be texts, by block type; of a `resource` those of what it embeds."""
 
 
 def clean_text(text: str) -> str:
@@ -35,13 +44,40 @@ def pieces(text: str) -> Iterator[str]:
         yield text[start : start + MAX_DELTA_CHARS]
 
 
-def result_content(value: str | Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-    """Return what a tool hands over as result blocks: a text, ready blocks, or nothing."""
+def result_content(
+    value: str | Iterable[Mapping[str, Any] | str | None] | None,
+) -> list[dict[str, Any]]:
+    """Return what a tool hands over as result blocks that the log takes.
+
+    Args:
+        value: A text, or blocks in the shapes of MCP and ACP; texts among them are text blocks,
+            None is nothing, and a block that lacks what its type needs becomes a text that says so.
+    """
     if value is None or value == "":
         return []
     if isinstance(value, str):
         return [{"type": "text", "text": clean_text(value)}]
-    return [dict(block) for block in value]
+    return [_result_block(item) for item in value if item is not None]
+
+
+def _result_block(item: Mapping[str, Any] | str) -> dict[str, Any]:
+    if isinstance(item, str):
+        return {"type": "text", "text": clean_text(item)}
+    block = {key: member for key, member in item.items() if member is not None}
+    kind = block.get("type")
+    if isinstance(kind, str) and _is_whole(block, kind):
+        return block
+    return {"type": "text", "text": f"[malformed {kind} content]"}
+
+
+def _is_whole(block: Mapping[str, Any], kind: str) -> bool:
+    """Return whether a block has what its type needs; an unknown type needs nothing."""
+    holder = block.get("resource") if kind == "resource" else block
+    if not isinstance(holder, dict):
+        return False
+    embedded = [holder.get("text", holder.get("blob"))] if kind == "resource" else []
+    members = [holder.get(key) for key in _NEEDED.get(kind, ())]
+    return all(isinstance(member, str) for member in [*members, *embedded])
 
 
 def text_of(blocks: Iterable[Mapping[str, Any]]) -> str:
