@@ -9,17 +9,24 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from acp_server.agents.content import clean_text
-from acp_server.agents.errors import ModelError, PermissionDenied
+import anyio
+
+from acp_server.agents.errors import (
+    CheckpointError,
+    ModelError,
+    PermissionDenied,
+    TurnClosedError,
+)
 from acp_server.agents.model import ModelRequest
+from acp_server.agents.model_stream import ModelStream, closing
+from acp_server.agents.redaction import redact
 from acp_server.agents.tool_call import ToolCall
 from acp_server.agents.tools import ToolArgumentsError
-from session_core import StreamAssembler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from acp_server.agents.model import Model, StreamChunk
+    from acp_server.agents.model import Model
     from acp_server.agents.tools import Tool
     from acp_server.agents.turn import Turn
 
@@ -27,6 +34,12 @@ _log = logging.getLogger(__name__)
 
 MAX_TURN_REQUESTS = 100
 """Model requests that one turn may make; then it ends `max_turn_requests` (Z12)."""
+
+MAX_RETRIES = 3
+"""Further attempts at one request; a provider that fails four times in a row is down."""
+
+_FIRST_DELAY_MS = 1000
+_LONGEST_DELAY_MS = 60_000
 
 
 class ModelLoop:
@@ -37,6 +50,8 @@ class ModelLoop:
         tools: What the model may call.
         system: System prompt.
         max_requests: Limit of requests a turn.
+        max_retries: Further attempts at a request whose failure is retryable.
+        sleep: Waits between attempts, in seconds; a cancelled turn ends the wait.
     """
 
     def __init__(
@@ -46,10 +61,14 @@ class ModelLoop:
         *,
         system: str | None = None,
         max_requests: int = MAX_TURN_REQUESTS,
+        max_retries: int = MAX_RETRIES,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self._model = model
         self._tools = {tool.name: tool for tool in tools}
         self._max_requests = max_requests
+        self._max_retries = max_retries
+        self._sleep = sleep
         self._provenance = {"provider": model.provider, "model": model.name}
         self._header: dict[str, Any] = {"config": dict(self._provenance)}
         if system:
@@ -59,65 +78,94 @@ class ModelLoop:
 
     async def drive(self, turn: Turn) -> None:
         """Run one turn to the model's end."""
-        while await self._request(turn):
+        retries = 0
+        while True:
             if turn.log.requests >= self._max_requests:
                 turn.log.hit_request_limit = True
                 return
+            try:
+                calls = await self._request(turn)
+            except ModelError as error:
+                if not error.retryable or error.aborted or retries >= self._max_retries:
+                    raise
+                retries += 1
+                await self._wait_for_retry(turn, error, retries)
+                continue
+            retries = 0
+            if not calls:
+                return
+            for call, body in calls:
+                await _run(call, body)
 
-    async def _request(self, turn: Turn) -> bool:
-        """Make one request and run its calls; return whether the model is owed another."""
+    async def _request(self, turn: Turn) -> list[tuple[ToolCall, Callable[[], Awaitable[None]]]]:
+        """Make one request and return the calls of its answer, each with its body."""
         messages = await turn.begin_request(self._header)
-        assembler = StreamAssembler()
-        async for chunk in self._model.stream(ModelRequest(self._header, messages)):
-            clean = _clean_chunk(chunk)
-            turn.log.chunk(clean)
-            assembler.feed(clean)
-            await turn.breathe()
-        kind = assembler.finish_reason["kind"]
-        if kind in ("error", "aborted"):
-            failure = assembler.finish_reason["failure"]
-            raise ModelError(failure["message"], code=failure["code"], aborted=kind == "aborted")
+        answer = ModelStream()
+        async with closing(self._model.stream(ModelRequest(self._header, messages))) as stream:
+            async for chunk in stream:
+                for logged in answer.take(chunk):
+                    turn.log.chunk(logged)
+                await turn.breathe()
+        kind = answer.end()["kind"]
+        usage = answer.assembler.usage
         if kind == "refusal":
-            turn.refuse()
-            return False
-        blocks = assembler.blocks()
+            turn.refuse(self._provenance, usage)
+            return []
         if kind == "max-tokens":
-            # A call cut by the limit may be half a call (contract 1.6).
-            blocks = [block for block in blocks if block["type"] != "tool-call"]
             turn.log.hit_max_tokens = True
-        turn.log.assistant_message(blocks, self._provenance, assembler.usage)
-        calls = [block for block in blocks if block["type"] == "tool-call"]
-        for block in calls:
-            await self._run_call(turn, block)
-        turn.log.end_step()
-        return bool(calls)
+        # Cut by the limit, a call may be half a call: the assembler leaves it out (contract 1.6).
+        blocks = answer.blocks()
+        turn.log.assistant_message(blocks, self._provenance, usage)
+        calls = [self._call(turn, block) for block in blocks if block["type"] == "tool-call"]
+        if not calls:
+            turn.log.end_step()
+        return calls
 
-    async def _run_call(self, turn: Turn, block: Mapping[str, Any]) -> None:
-        tool = self._tools.get(block["name"])
+    async def _wait_for_retry(self, turn: Turn, error: ModelError, retry: int) -> None:
+        delay_ms = error.retry_after_ms
+        if delay_ms is None:
+            delay_ms = min(_FIRST_DELAY_MS * 2 ** (retry - 1), _LONGEST_DELAY_MS)
+        failure = {**error.failure, "message": redact(str(error.failure["message"]))}
+        turn.log.retry(retry, self._max_retries, delay_ms, failure)
+        await self._sleep(delay_ms / 1000)
+
+    def _call(
+        self, turn: Turn, block: Mapping[str, Any]
+    ) -> tuple[ToolCall, Callable[[], Awaitable[None]]]:
+        """Note a call of the model; all of a message are noted before the first one runs."""
+        name = block["name"]
+        tool = self._tools.get(name)
         arguments = _parsed(block["arguments"])
-        title = block["name"]
-        if tool is not None and tool.title is not None and isinstance(arguments, dict):
-            title = tool.title(arguments)
+        known = tool is not None and isinstance(arguments, dict)
         call = ToolCall.of_model(
             turn,
             block,
-            title=title,
+            title=tool.title_of(arguments) if tool is not None else name or "tool",
             kind="other" if tool is None else tool.kind,
-            ask=tool is not None and tool.ask and isinstance(arguments, dict),
+            ask=known and tool is not None and tool.ask,
+            grant=tool.grant_of(arguments) if tool is not None else None,
         )
-        call.keep_step = True
-        try:
-            async with call:
-                if tool is None:
-                    message = f"there is no tool named {block['name']!r}"
-                    raise ToolArgumentsError(message)
-                await tool.body(turn, call, tool.check(arguments))
-        except PermissionDenied:
-            return
-        except ToolArgumentsError:
-            return
-        except OSError:
-            _log.debug("call %s failed", block["id"], exc_info=True)
+
+        async def body() -> None:
+            if tool is None:
+                message = f"there is no tool named {name!r}"
+                raise ToolArgumentsError(message)
+            await tool.body(turn, call, tool.check(arguments))
+
+        return call, body
+
+
+async def _run(call: ToolCall, body: Callable[[], Awaitable[None]]) -> None:
+    """Run one call to its result; how it fails is told to the model, which goes on."""
+    try:
+        async with call:
+            await body()
+    except (CheckpointError, TurnClosedError):
+        raise
+    except (PermissionDenied, ToolArgumentsError):
+        return
+    except Exception:  # noqa: BLE001 - boundary: a tool may fail in any way (contract 6.12)
+        _log.debug("call %s failed", call.call_id, exc_info=True)
 
 
 def _parsed(arguments: str) -> object:
@@ -125,13 +173,3 @@ def _parsed(arguments: str) -> object:
         return json.loads(arguments or "{}")
     except ValueError:
         return None
-
-
-def _clean_chunk(chunk: StreamChunk) -> StreamChunk:
-    """Return the chunk with its text clean of lone surrogates (Z35)."""
-    text = chunk.get("text")
-    if isinstance(text, str):
-        cleaned = clean_text(text)
-        if cleaned is not text:
-            return {**chunk, "text": cleaned}
-    return chunk

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
+from acp_server.agents.bounds import bounded_blocks, bounded_text
+from acp_server.agents.call_card import CallCard
 from acp_server.agents.content import clean_text, result_content
 from acp_server.agents.errors import CheckpointError, PermissionDenied, TurnClosedError
+from acp_server.agents.permissions import effect_from_outcome, standing_decision
+from acp_server.agents.ports import GrantScope
 from acp_server.agents.turn_log import ABORTED, ABORTED_BEFORE_DISPATCH, OpenCall
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
+    from acp_server.agents.ports import PermissionOutcome
+    from acp_server.agents.terminals import Terminal
     from acp_server.agents.turn import Turn
     from session_core import CallId
 
@@ -29,7 +35,6 @@ class ToolCall:
     Attributes:
         call_id: Identity of the call in the log and on the wire.
         refusal_text: What the model reads when the user refuses.
-        keep_step: The step stays open after the call; the model loop has more calls to run.
     """
 
     def __init__(
@@ -38,59 +43,76 @@ class ToolCall:
         *,
         call_id: CallId,
         name: str,
-        title: str | None,
-        kind: str,
-        arguments: Mapping[str, Any] | None,
-        locations: Sequence[str | tuple[str, int]],
-        diff: tuple[str, str | None, str] | None,
-        ask: bool | str,
+        arguments: str,
+        card: CallCard,
+        ask: bool | str = False,
+        grant: str | None = None,
+        streamed: bool = False,
     ) -> None:
-        raw = "{}" if arguments is None else json.dumps(dict(arguments), ensure_ascii=False)
         self.call_id = call_id
         self.refusal_text = "The user did not allow this call."
-        self.keep_step = False
         self._turn = turn
-        self._call = OpenCall(call_id, name, clean_text(raw))
-        self._raw_input = None if arguments is None else json.loads(self._call.arguments)
-        self._title = clean_text(title or name)
-        self._kind = kind
-        self._locations = [self._location(item) for item in locations]
-        self._diffs = [] if diff is None else [self._diff(*diff)]
+        self._call = OpenCall(call_id, name, arguments)
+        self._card = card
         self._ask = ask
-        self._content: list[dict[str, Any]] = []
-        self._streamed = False
+        self._grant = None if grant is None else GrantScope(name, clean_text(grant))
+        self._content: list[dict[str, Any]] | None = None
+        self._streamed = streamed
 
     @classmethod
     def of_model(
-        cls, turn: Turn, block: Mapping[str, Any], *, title: str, kind: str, ask: bool = False
+        cls,
+        turn: Turn,
+        block: Mapping[str, Any],
+        *,
+        title: str,
+        kind: str,
+        ask: bool = False,
+        grant: str | None = None,
     ) -> ToolCall:
-        """Return the call for a tool-call block that a model has put into its message."""
+        """Return the call for a tool-call block that a model has put into its message.
+
+        The call is noted at once: it gets its result even if it is never entered.
+        """
+        raw_input = object_or_none(block["arguments"])
         call = cls(
             turn,
             call_id=block["id"],
             name=block["name"],
-            title=title,
-            kind=kind,
-            arguments=None,
-            locations=(),
-            diff=None,
+            arguments=block["arguments"],
+            card=CallCard(title, kind, raw_input, turn.absolute),
             ask=ask,
+            grant=grant,
+            streamed=True,
         )
-        call._call.arguments = block["arguments"]
-        call._raw_input = _object_or_none(block["arguments"])
-        call._streamed = True
+        turn.log.expect(call._call, call._card.view())
         return call
 
     # -- for the body -----------------------------------------------------------------------
 
-    def result(self, value: str | Sequence[Mapping[str, Any]] | None) -> None:
-        """Set the call's result: a text or content blocks. The last one counts."""
-        self._content = result_content(value)
+    def result(
+        self,
+        value: str | Sequence[Mapping[str, Any]] | None,
+        *,
+        raw: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set the call's result. The last one counts.
+
+        What is larger than the bounds of `bounds` is cut, with a note that names its size: the
+        client and the model get the same.
+
+        Args:
+            value: A text or content blocks.
+            raw: The result as a JSON object, for clients that show it; the model does not get it.
+        """
+        self._content = bounded_blocks(result_content(value))
+        if raw is not None:
+            self._card.set_raw_output(raw)
 
     def diff(self, path: str, old: str | None, new: str) -> None:
         """Show a change of a file on the card; `old` is None for a new file."""
         self._require_open()
-        self._diffs.append(self._diff(path, old, new))
+        self._card.add_diff(path, old, new)
         self._show()
 
     def update(
@@ -98,14 +120,42 @@ class ToolCall:
         *,
         title: str | None = None,
         locations: Sequence[str | tuple[str, int]] | None = None,
+        content: str | Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Change the card's title or locations."""
+        """Change what the card shows while the call runs.
+
+        Args:
+            title: What it says.
+            locations: Paths, or `(path, line)` pairs; they replace the former ones.
+            content: A text or blocks; they replace the former ones, and the result replaces them.
+        """
         self._require_open()
         if title is not None:
-            self._title = clean_text(title)
+            self._card.set_title(clean_text(title))
         if locations is not None:
-            self._locations = [self._location(item) for item in locations]
+            self._card.set_locations(locations)
+        if content is not None:
+            self._card.set_content(content)
         self._show()
+
+    def terminal(self, terminal: Terminal) -> None:
+        """Show a terminal on the card; its output is the result unless `result` sets another."""
+        self._require_open()
+        self._card.set_terminal(terminal)
+        self._show()
+
+    def console(
+        self, output: str, *, exit_code: int | None = None, signal: str | None = None
+    ) -> None:
+        """Set the result of a command that the agent has run itself; see `Turn.tool(console=)`.
+
+        Args:
+            output: What the command has put out, cut like any result.
+            exit_code: How it ended, if it did.
+            signal: What ended it, instead.
+        """
+        self._require_open()
+        self._card.end_console(output, exit_code, signal)
 
     # -- life -------------------------------------------------------------------------------
 
@@ -114,7 +164,7 @@ class ToolCall:
         if not self._streamed:
             log.tool_call_block(self.call_id, self._call.name, self._call.arguments)
             log.finish_stream("tool-calls")
-        log.announce(self._call, self._view())
+        log.announce(self._call, self._card.view())
         if self._ask:
             await self._seek_permission()
         log.start_call(self._call)
@@ -141,80 +191,78 @@ class ToolCall:
         if self._turn.log.closed:
             return
         if exc is None:
-            self._end(self._content)
+            self._end(self._result())
         else:
             error = {"name": type(exc).__name__, "code": "TOOL_FAILED"}
-            text = clean_text(f"{type(exc).__name__}: {exc}")
-            self._end(result_content(text), error)
+            self._end(result_content(bounded_text(f"{type(exc).__name__}: {exc}")), error)
         await self._turn.checkpoint()
 
     # -- inside -----------------------------------------------------------------------------
 
     async def _seek_permission(self) -> None:
-        log = self._turn.log
-        approval_id = self._turn.new_approval_id()
+        turn, log, grant = self._turn, self._turn.log, self._grant
+        approval_id = turn.new_approval_id()
         reason = clean_text(self._ask) if isinstance(self._ask, str) else None
         log.approval_asked(approval_id, self._call, reason)
+        standing = standing_decision(log.session, turn.settings, self._card.kind, grant)
         try:
-            await self._turn.checkpoint()
-            outcome = await self._turn.request_permission(self.call_id)
+            outcome = standing or await self._asked()
         except anyio.get_cancelled_exc_class():
             if not log.closed:
                 log.approval_decided(approval_id, "cancelled")
             self._end_aborted(ABORTED_BEFORE_DISPATCH)
             raise
         log.approval_decided(approval_id, outcome)
+        effect = effect_from_outcome(outcome)
+        if standing is None and grant is not None and effect is not None:
+            log.grant(grant.tool_name, grant.key, effect)
         if outcome == "cancelled":
             # The user stopped the turn instead of answering (Z19).
             self._end_aborted(ABORTED_BEFORE_DISPATCH)
-            await self._turn.abort()
+            await turn.abort()
         if outcome not in _ALLOWED:
             self._end(result_content(self.refusal_text), _DENIED)
-            await self._turn.checkpoint()
+            await turn.checkpoint()
             raise PermissionDenied(self._call.name)
+
+    async def _asked(self) -> PermissionOutcome:
+        # What the answer will be about must be durable before it is asked (Z7).
+        await self._turn.checkpoint()
+        return await self._turn.request_permission(self.call_id, self._grant)
+
+    def _result(self) -> list[dict[str, Any]]:
+        if self._content is not None:
+            return self._content
+        return result_content(self._card.console_text())
 
     def _end_aborted(self, error: Mapping[str, str]) -> None:
         # An abandoned body may come back after the runner has closed the turn (Z19).
         if not self._turn.log.closed:
             text = "The turn was cancelled before this call finished."
-            self._end(result_content(text), error)
+            output = self._card.console_text()
+            self._end(result_content(f"{output}\n{text}" if output else text), error)
 
     def _end(self, content: list[dict[str, Any]], error: Mapping[str, str] | None = None) -> None:
-        self._turn.log.end_call(self._call, content, error=error, keep_step=self.keep_step)
+        view = self._card.result_view()
+        if error is not None and view is not None and view["type"] != "terminal-result":
+            view = None
+        self._turn.log.end_call(self._call, content, error=error, view=view)
 
     def _require_open(self) -> None:
         if self._turn.log.closed or self.call_id not in self._turn.log.open_calls:
             raise TurnClosedError
 
     def _show(self) -> None:
-        self._turn.log.card(self.call_id, self._view())
-
-    def _view(self) -> dict[str, Any]:
-        view: dict[str, Any]
-        if self._diffs:
-            view = {"type": "diff-call", "title": self._title, "diffs": self._diffs}
-        else:
-            view = {"type": "generic-call", "title": self._title, "kind": self._kind}
-            if self._raw_input is not None:
-                view["rawInput"] = self._raw_input
-        if self._locations:
-            view["locations"] = self._locations
-        return view
-
-    def _location(self, item: str | tuple[str, int]) -> dict[str, Any]:
-        if isinstance(item, str):
-            return {"path": self._turn.absolute(item)}
-        return {"path": self._turn.absolute(item[0]), "line": item[1]}
-
-    def _diff(self, path: str, old: str | None, new: str) -> dict[str, Any]:
-        return {
-            "path": self._turn.absolute(path),
-            "oldText": None if old is None else clean_text(old),
-            "newText": clean_text(new),
-        }
+        self._turn.log.card(self.call_id, self._card.view())
 
 
-def _object_or_none(arguments: str) -> dict[str, Any] | None:
+def arguments_text(arguments: Mapping[str, Any] | None) -> str:
+    """Return a call's arguments as the JSON text that a model would have sent (Z2)."""
+    raw = "{}" if arguments is None else json.dumps(dict(arguments), ensure_ascii=False)
+    return clean_text(raw)
+
+
+def object_or_none(arguments: str) -> dict[str, Any] | None:
     """Return the parsed arguments if they are a JSON object, as `rawInput` must be (Z26)."""
     try:
         value = json.loads(arguments or "{}")

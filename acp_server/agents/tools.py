@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from acp_server.agents.tool_call import ToolCall
     from acp_server.agents.turn import Turn
+
+_log = logging.getLogger(__name__)
 
 Arguments = Mapping[str, Any]
 Body = Callable[["Turn", "ToolCall", Arguments], Awaitable[None]]
@@ -30,6 +33,7 @@ class Tool:
         title: Title of the card for given arguments.
         kind: ACP tool kind of the card.
         ask: Whether the user is asked first.
+        grant: What the answers "always" cover, for given arguments; the whole tool by default.
     """
 
     name: str
@@ -39,6 +43,23 @@ class Tool:
     title: Callable[[Arguments], str] | None = None
     kind: str = "other"
     ask: bool = False
+    grant: Callable[[Arguments], str] | None = None
+
+    def title_of(self, arguments: object) -> str:
+        """Return the card's title; the tool's name if the arguments do not allow more."""
+        if self.title is None or not isinstance(arguments, dict):
+            return self.name
+        try:
+            return self.title(arguments) or self.name
+        except Exception:  # noqa: BLE001 - boundary: what a model sends must not end the turn
+            _log.warning("the title of tool %s failed", self.name, exc_info=True)
+            return self.name
+
+    def grant_of(self, arguments: object) -> str | None:
+        """Return the key of a standing permission (Z28); None if the arguments are no object."""
+        if not isinstance(arguments, dict):
+            return None
+        return self.name if self.grant is None else self.grant(arguments)
 
     def schema(self) -> dict[str, Any]:
         """Return the tool as a request header names it (contract 1.10)."""

@@ -8,17 +8,27 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
+from acp_server.agents.call_card import CallCard
 from acp_server.agents.content import MAX_DELTA_CHARS, clean_text, pieces, text_of
+from acp_server.agents.elicitation import UrlVisit
 from acp_server.agents.errors import PermissionDenied, TurnClosedError
 from acp_server.agents.files import TurnFiles
-from acp_server.agents.tool_call import ToolCall
+from acp_server.agents.terminals import Terminal
+from acp_server.agents.tool_call import ToolCall, arguments_text, object_or_none
 from session_core import CallId, SurfaceIntent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from acp_server.agents.ids import IdSource
-    from acp_server.agents.ports import ClientPort, DurabilityPort, PacePort
+    from acp_server.agents.ports import (
+        ClientPort,
+        DurabilityPort,
+        GrantScope,
+        NoticeSeverity,
+        PacePort,
+        PermissionOutcome,
+    )
     from acp_server.agents.settings import SessionSettings
     from acp_server.agents.turn_log import TextKind, TurnLog
     from session_core import HeaderRecorder, Message
@@ -62,7 +72,7 @@ class Turn:
         self.prompt = text_of(blocks)
         self.cwd = log.session.header.cwd
         self.history: list[Message] = log.session.derive_messages()
-        self.files = TurnFiles(client, self.cwd)
+        self.files = TurnFiles(client, self.cwd, log.require_open)
         self._log = log
         self._client = client
         self._durability = durability
@@ -138,6 +148,8 @@ class Turn:
         locations: Sequence[str | tuple[str, int]] = (),
         diff: tuple[str, str | None, str] | None = None,
         ask: bool | str = False,
+        grant: str | None = None,
+        console: bool | str = False,
     ) -> ToolCall:
         """Return a call to be entered with `async with`; the block is its body.
 
@@ -150,20 +162,29 @@ class Turn:
             locations: Paths, or `(path, line)` pairs with 1-based lines.
             diff: `(path, old text or None for a new file, new text)` to show with the question.
             ask: Ask the user before the block is entered; a text is the reason shown.
+            grant: What the answers "always" cover in this session: the exact command, or the tool's
+                name for the whole tool. Without it the user can answer for this call only.
+            console: The call runs a command by itself and shows its output as a terminal does; a
+                text describes the command. Its body ends with `call.console`.
 
         Raises:
             PermissionDenied: On entering, when the user refuses.
+            ValueError: There is no such kind, or a line is below 1.
         """
+        raw = arguments_text(arguments)
+        raw_input = None if arguments is None else object_or_none(raw)
+        card = CallCard(clean_text(title or name), kind, raw_input, self.absolute, console=console)
+        card.set_locations(locations)
+        if diff is not None:
+            card.add_diff(*diff)
         return ToolCall(
             self,
             call_id=CallId(self._ids.call_id()),
             name=name,
-            title=title,
-            kind=kind,
-            arguments=arguments,
-            locations=locations,
-            diff=diff,
+            arguments=raw,
+            card=card,
             ask=ask,
+            grant=grant,
         )
 
     async def ask(self, question: str) -> bool:
@@ -177,6 +198,95 @@ class Turn:
         except PermissionDenied:
             return False
         return True
+
+    # -- the client -------------------------------------------------------------------------
+
+    @property
+    def can_use_terminals(self) -> bool:
+        """Whether the client runs commands for the agent."""
+        return self._client.can_use_terminals
+
+    def terminal(
+        self,
+        command: str,
+        *,
+        args: Sequence[str] = (),
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Terminal:
+        """Return a command in a terminal of the client, to be entered with `async with`.
+
+        It is started on entering. Leaving the block ends it if it still runs, and releases the
+        terminal whatever happens, a cancel included. `call.terminal` shows it on a card.
+
+        Args:
+            command: The program.
+            args: Its arguments.
+            cwd: Working directory; the session's by default.
+            env: Variables besides those of the client.
+
+        Raises:
+            NotOfferedError: On entering, when the client has no terminals.
+            OSError: On entering, when the client refuses.
+        """
+        return Terminal(
+            self._client,
+            command,
+            args=args,
+            cwd=self.cwd if cwd is None else self.absolute(cwd),
+            env=dict(env or {}),
+            require_open=self._log.require_open,
+            checkpoint=self.checkpoint,
+        )
+
+    async def elicit(self, message: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Ask the user to fill in a form.
+
+        Args:
+            message: What it is for.
+            schema: JSON schema of one flat object, e.g. `{"type": "object", "properties":
+                {"name": {"type": "string"}}, "required": ["name"]}`. Never ask for secrets.
+
+        Returns:
+            What the user has entered; None when the user declines or the client has no forms.
+        """
+        await self.checkpoint()
+        if not self._client.can_elicit_forms:
+            return None
+        return await self._client.elicit_form(clean_text(message), schema)
+
+    async def elicit_url(self, message: str, url: str) -> UrlVisit | None:
+        """Ask the user to visit a page, to sign in somewhere for example.
+
+        Returns:
+            The visit, whose `complete` is to be called when its purpose is reached; None when the
+            user declines or the client opens no pages.
+        """
+        await self.checkpoint()
+        if not self._client.can_elicit_urls:
+            return None
+        elicitation_id = self._ids.approval_id()
+        agreed = await self._client.elicit_url(clean_text(message), url, elicitation_id)
+        return UrlVisit(self._client, elicitation_id) if agreed else None
+
+    async def usage(self, used: int, size: int) -> None:
+        """Report how full the model's context is.
+
+        Args:
+            used: Tokens in it.
+            size: Tokens it can hold.
+        """
+        self._log.append("usage/report", {"used": used, "size": size})
+        await self._breathe()
+
+    async def notice(
+        self, title: str, description: str | None = None, *, severity: NoticeSeverity = "info"
+    ) -> None:
+        """Show a notice beside the conversation, if the client takes notices; it is not stored."""
+        self._log.require_open()
+        about = None if description is None else clean_text(description)
+        self._client.notice(severity, clean_text(title), about)
+        await self._breathe()
 
     # -- state ------------------------------------------------------------------------------
 
@@ -226,15 +336,26 @@ class Turn:
         Raises:
             CheckpointError: What led to the request is not durable, so it must not be sent (Z7).
         """
+        # What an open stream holds is part of the request.
+        self._log.end_step()
         messages = self._log.session.derive_messages()
         self._log.begin_request(header, self._recorder)
         if self._log.requests > 1:
             await self._durability.flush()
         return [*header.get("messagePrefix", ()), *messages]
 
-    def refuse(self) -> None:
-        """Record that the model refused: the turn ends `refusal` and leaves the model's view."""
-        self._log.refuse(self._prompt_seq)
+    def refuse(
+        self,
+        provenance: Mapping[str, Any] | None = None,
+        usage: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record that the model refused: the turn ends `refusal` and leaves the model's view.
+
+        Args:
+            provenance: `{"provider", "model"}` of the model; the agent itself by default.
+            usage: Token counts of the refused request, contract 1.7.
+        """
+        self._log.refuse(self._prompt_seq, provenance, usage)
 
     # -- inside the room --------------------------------------------------------------------
 
@@ -254,12 +375,16 @@ class Turn:
         Raises:
             CheckpointError: The store failed.
         """
+        self._log.require_open()
         await self._durability.flush()
         await anyio.lowlevel.checkpoint_if_cancelled()
 
-    async def request_permission(self, call_id: CallId) -> str:
+    async def request_permission(
+        self, call_id: CallId, grant: GrantScope | None
+    ) -> PermissionOutcome:
         """Ask the client about an announced call."""
-        return await self._client.request_permission(call_id)
+        self._log.require_open()
+        return await self._client.request_permission(call_id, grant)
 
     async def abort(self) -> None:
         """Cancel this turn from inside; does not return."""

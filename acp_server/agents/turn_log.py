@@ -44,11 +44,19 @@ class _Stream:
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call that has been announced and has no result yet."""
+    """A call of an `assistant/message` that has no result yet.
+
+    Attributes:
+        view: What its card shows as long as it has not been announced.
+        announced: Whether its card is in the log.
+        call_seq: Seq of its `tool/call`; None as long as it has not been started.
+    """
 
     call_id: CallId
     name: str
     arguments: str
+    view: Mapping[str, Any] | None = None
+    announced: bool = False
     call_seq: int | None = None
 
 
@@ -89,6 +97,15 @@ class TurnLog:
     def step_open(self) -> bool:
         """Whether a step is open."""
         return self._step_open
+
+    def require_open(self) -> None:
+        """Return if the turn runs.
+
+        Raises:
+            TurnClosedError: It has ended.
+        """
+        if self._closed:
+            raise TurnClosedError
 
     # -- streamed output -------------------------------------------------------------------
 
@@ -147,21 +164,31 @@ class TurnLog:
         self.append("assistant/message", data, SurfaceIntent("append", sources))
         self._stream = None
 
-    def refuse(self, prompt_seq: int) -> None:
+    def refuse(
+        self,
+        prompt_seq: int,
+        provenance: Mapping[str, Any] | None = None,
+        usage: Mapping[str, Any] | None = None,
+    ) -> None:
         """Take a refused turn out of the model's view; the client still sees it (Z12).
 
         Args:
             prompt_seq: Seq of the turn's `user/message`.
+            provenance: The model that refused; the agent itself by default.
+            usage: What the refusal has cost.
         """
         self.discard_stream()
+        self.begin_step()
         nodes = list(self.session.surface.nodes)
         gone = nodes[nodes.index(prompt_seq) :]
-        data = {
+        data: dict[str, Any] = {
             "turn": self.turn,
             "step": self.step,
             "content": [],
-            "provenance": dict(self._provenance),
+            "provenance": dict(provenance or self._provenance),
         }
+        if usage is not None:
+            data["usage"] = dict(usage)
         intent = SurfaceIntent(Replace(gone[0], gone[-1]), gone)
         self.append("assistant/message", data, intent)
         self.refused = True
@@ -180,13 +207,41 @@ class TurnLog:
             self._step_open = True
 
     def begin_request(self, header: Mapping[str, Any], recorder: HeaderRecorder) -> None:
-        """Open the step of a model request and record its header if that is owed (contract 3.6)."""
-        self.end_step()
+        """Open the step of a model request and record its header if that is owed (contract 3.6).
+
+        The step before it is closed already: the request holds what that step has written (Z38).
+        """
         self.begin_step()
         self.requests += 1
         reason = recorder.reason(header, self.session.request_header())
         if reason is not None:
             self.append("request/header", {"header": dict(header), "reason": reason})
+
+    def retry(
+        self, retry: int, max_retries: int, delay_ms: int, failure: Mapping[str, Any]
+    ) -> None:
+        """Close the step of a failed request, of which nothing counts, and say that another comes.
+
+        Args:
+            retry: Number of the coming attempt beyond the first, from 1 on.
+            max_retries: How many there may be.
+            delay_ms: How long until it begins.
+            failure: Why the request failed, contract 1.6.
+        """
+        self.discard_stream()
+        step = self.step
+        self.end_step()
+        self.append(
+            "llm/retry",
+            {
+                "turn": self.turn,
+                "step": step,
+                "retry": retry,
+                "maxRetries": max_retries,
+                "delayMs": delay_ms,
+                "failure": dict(failure),
+            },
+        )
 
     def end_step(self) -> None:
         """Close the open step, if any."""
@@ -198,9 +253,15 @@ class TurnLog:
 
     # -- calls -----------------------------------------------------------------------------
 
+    def expect(self, call: OpenCall, view: Mapping[str, Any]) -> None:
+        """Note a call of the last message, whose turn comes: it gets its result in any case."""
+        call.view = view
+        self.open_calls[call.call_id] = call
+
     def announce(self, call: OpenCall, view: Mapping[str, Any]) -> None:
         """Show a call that is in an `assistant/message` already, not started yet (Z3)."""
         self.open_calls[call.call_id] = call
+        call.announced = True
         self.card(call.call_id, view)
 
     def card(self, call_id: CallId, view: Mapping[str, Any]) -> None:
@@ -218,6 +279,10 @@ class TurnLog:
     def approval_decided(self, approval_id: str, outcome: str) -> None:
         """Record the answer."""
         self.append("approval/decided", {"id": approval_id, "outcome": outcome})
+
+    def grant(self, tool_name: str, key: str, effect: str) -> None:
+        """Record that later calls of this sort are decided already, in this session (Z28)."""
+        self.append("approval/grant", {"toolName": tool_name, "key": key, "effect": effect})
 
     def start_call(self, call: OpenCall) -> None:
         """Append `tool/call`: the record that the call is about to run."""
@@ -239,22 +304,27 @@ class TurnLog:
         content: Sequence[Block],
         *,
         error: Mapping[str, str] | None = None,
-        keep_step: bool = False,
+        view: Mapping[str, Any] | None = None,
     ) -> None:
         """Append `tool/result`, and `step/end` if it was the step's last open call.
 
         Args:
-            call: The call; it is started first if it never was, so that the log stays paired.
+            call: The call; it is announced and started first if it never was, so that the log stays
+                paired.
             content: Result blocks.
             error: `{"name", "code"}` of a failed call.
-            keep_step: Leave the step open though no call is (the model loop has more to run).
+            view: Result view of the card, where the content alone does not say what to show.
         """
         if self.open_calls.pop(call.call_id, None) is None:
             return
         # A message after the result would part the results of parallel calls from their calls.
         self.finish_stream()
+        if not call.announced and call.view is not None:
+            self.card(call.call_id, call.view)
         if call.call_seq is None:
             self.start_call(call)
+        if view is not None:
+            self.card(call.call_id, view)
         data: dict[str, Any] = {
             "turn": self.turn,
             "step": self.step,
@@ -266,7 +336,7 @@ class TurnLog:
             data["error"] = dict(error)
         assert call.call_seq is not None  # noqa: S101 - set by start_call above
         self.append("tool/result", data, SurfaceIntent("append", [call.call_seq]))
-        if not self.open_calls and not keep_step:
+        if not self.open_calls:
             self.end_step()
 
     # -- the end ---------------------------------------------------------------------------
@@ -284,7 +354,7 @@ class TurnLog:
             started = call.call_seq is not None
             text = _ABORT_TEXT if started else _NOT_RUN_TEXT
             error = ABORTED if started else ABORTED_BEFORE_DISPATCH
-            self.end_call(call, [{"type": "text", "text": text}], error=error, keep_step=True)
+            self.end_call(call, [{"type": "text", "text": text}], error=error)
         self.end_step()
         self.append("turn/end", {"turn": self.turn, "reason": dict(reason)})
         self._closed = True

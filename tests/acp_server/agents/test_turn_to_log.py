@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,14 @@ import anyio
 import pytest
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.ports import PermissionOutcome
+from acp_server.agents.options import BooleanOption
+from acp_server.agents.ports import (
+    GrantScope,
+    NoticeSeverity,
+    PermissionOutcome,
+    TerminalExit,
+    TerminalOutput,
+)
 from acp_server.agents.runner import RunnerPorts, TurnRunner
 from acp_server.agents.turn import Turn
 from acp_server.testing.server import CountedIds
@@ -24,22 +31,56 @@ _EXAMPLE = re.compile(
 
 
 class LocalClient:
-    """A client without files that allows everything, or refuses everything."""
+    """A client without files that allows everything, or refuses everything; it has one terminal."""
 
     can_read_files = False
     can_write_files = False
+    can_use_terminals = True
+    can_elicit_forms = True
+    can_elicit_urls = True
 
     def __init__(self, outcome: PermissionOutcome = "allowed-once") -> None:
         self.outcome = outcome
 
-    async def request_permission(self, call_id: str) -> PermissionOutcome:
-        return self.outcome
+    async def request_permission(
+        self, call_id: str, grant: GrantScope | None = None
+    ) -> PermissionOutcome:
+        return "allowed-always" if grant is not None else self.outcome
 
-    async def read_text_file(self, path: str) -> str:
+    async def read_text_file(
+        self, path: str, *, line: int | None = None, limit: int | None = None
+    ) -> str:
         raise AssertionError(path)
 
     async def write_text_file(self, path: str, content: str) -> None:
         raise AssertionError(path)
+
+    async def create_terminal(self, command: str, **_options: Any) -> str:
+        return "terminal-1"
+
+    async def terminal_output(self, terminal_id: str) -> TerminalOutput:
+        return TerminalOutput("two tests passed\n", TerminalExit(0))
+
+    async def wait_for_terminal_exit(self, terminal_id: str) -> TerminalExit:
+        return TerminalExit(0)
+
+    async def kill_terminal(self, terminal_id: str) -> None:
+        return
+
+    async def release_terminal(self, terminal_id: str) -> None:
+        return
+
+    async def elicit_form(self, message: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+        return {"name": "Ada"}
+
+    async def elicit_url(self, message: str, url: str, elicitation_id: str) -> bool:
+        return True
+
+    def complete_elicitation(self, elicitation_id: str) -> None:
+        return
+
+    def notice(self, severity: NoticeSeverity, title: str, description: str | None) -> None:
+        return
 
 
 class NoDisk:
@@ -96,7 +137,8 @@ async def run_code(code: str, tmp_path: Path) -> list[str]:
 
     refuses = "refus" in code
     client = LocalClient("rejected" if refuses else "allowed-once")
-    events = await events_of(Agent("example", drive), "hi there", client, tmp_path)
+    agent = Agent("example", drive, options=(BooleanOption("verbose", "Say more"),))
+    events = await events_of(agent, "hi there", client, tmp_path)
     return [rendered(event).replace(str(tmp_path), "/w") for event in body_of(events)]
 
 

@@ -1,0 +1,143 @@
+"""What a model streams, checked on its way into the log (Z5, Z35).
+
+The log must say in deltas what the blocks say, since the client is shown the deltas: a `block-end`
+that says more is preceded by the missing tail, one that says something else is a failure.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from acp_server.agents.content import MAX_DELTA_CHARS, clean_text, pieces
+from acp_server.agents.errors import ModelError
+from session_core import StreamAssembler, StreamOrderError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+    from acp_server.agents.model import StreamChunk
+
+_DELTAS = {"text": "text-delta", "reasoning": "reasoning-delta"}
+
+BAD_STREAM = "BAD_STREAM"
+"""Code of a failure that lies in the stream's own order or content."""
+
+
+class ModelStream:
+    """One answer in the making.
+
+    Attributes:
+        assembler: What has come so far.
+    """
+
+    def __init__(self) -> None:
+        self.assembler = StreamAssembler()
+        self._ended: set[int] = set()
+
+    def take(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
+        """Yield what is to be logged for a chunk; mostly the chunk itself.
+
+        Raises:
+            ModelError: The stream contradicts itself.
+        """
+        for clean in self._chunks(_clean(chunk)):
+            try:
+                self.assembler.feed(clean)
+            except StreamOrderError as error:
+                raise ModelError(str(error), code=BAD_STREAM) from error
+            yield clean
+
+    def end(self) -> Mapping[str, Any]:
+        """Return the finish reason, once the stream is over.
+
+        Raises:
+            ModelError: It broke off, or says that it failed.
+        """
+        if not self.assembler.is_finished:
+            message = "the model's answer broke off before its end"
+            raise ModelError(message, code="STREAM_CUT", retryable=True)
+        reason = self.assembler.finish_reason
+        if reason["kind"] in ("error", "aborted"):
+            failure = reason["failure"]
+            aborted = reason["kind"] == "aborted"
+            raise ModelError(
+                failure["message"],
+                code=failure["code"],
+                status=failure.get("status"),
+                aborted=aborted,
+            )
+        return reason
+
+    def blocks(self) -> list[Mapping[str, Any]]:
+        """Return the blocks of the answer.
+
+        Raises:
+            ModelError: Two calls have one id, so that their results could not be told apart.
+        """
+        blocks = self.assembler.blocks()
+        call_ids = [block["id"] for block in blocks if block["type"] == "tool-call"]
+        if len(set(call_ids)) < len(call_ids):
+            message = "two calls of the model's answer have the same id"
+            raise ModelError(message, code=BAD_STREAM)
+        return blocks
+
+    def _chunks(self, chunk: StreamChunk) -> Iterator[StreamChunk]:
+        kind = chunk["type"]
+        index = chunk.get("index", -1)
+        if kind.endswith("-delta") and index in self._ended:
+            return  # behind its block-end a delta says nothing more (contract 1.5)
+        if kind in ("text-delta", "reasoning-delta"):
+            yield from _split(chunk)
+            return
+        if kind == "block-end":
+            if index in self._ended:
+                return
+            yield from self._tail(index, chunk["block"])
+            self._ended.add(index)
+        yield chunk
+
+    def _tail(self, index: int, block: Mapping[str, Any]) -> Iterator[StreamChunk]:
+        """Yield the deltas that a block has lacked so far."""
+        delta = _DELTAS.get(block["type"])
+        if delta is None:
+            return
+        shown = self.assembler.text_of(index)
+        if not block["text"].startswith(shown):
+            message = "the model's answer contradicts what it has streamed"
+            raise ModelError(message, code=BAD_STREAM)
+        if len(block["text"]) > len(shown):
+            tail = {"type": delta, "index": index, "text": block["text"][len(shown) :]}
+            yield from _split(tail)
+
+
+@asynccontextmanager
+async def closing(stream: AsyncIterator[StreamChunk]) -> AsyncIterator[AsyncIterator[StreamChunk]]:
+    """Close a model's stream on leaving, so that its connection ends with the request."""
+    try:
+        yield stream
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _split(chunk: StreamChunk) -> Iterator[StreamChunk]:
+    """Yield a delta in pieces that each fit one frame (Z20)."""
+    if len(chunk["text"]) <= MAX_DELTA_CHARS:
+        yield chunk
+        return
+    for piece in pieces(chunk["text"]):
+        yield {**chunk, "text": piece}
+
+
+def _clean(chunk: StreamChunk) -> StreamChunk:
+    """Return the chunk with its text clean of lone surrogates (Z35)."""
+    text = chunk.get("text")
+    if isinstance(text, str):
+        cleaned = clean_text(text)
+        return chunk if cleaned is text else {**chunk, "text": cleaned}
+    block = chunk.get("block")
+    if isinstance(block, dict) and isinstance(block.get("text"), str):
+        return {**chunk, "block": {**block, "text": clean_text(block["text"])}}
+    return chunk
