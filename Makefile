@@ -43,5 +43,8 @@ bench: $(STAMP) ## measure against the peers and print ratios; takes some minute
 	$(BIN)/python benchmarks/store_cost.py
 	$(BIN)/python benchmarks/wire.py
 
+soak: $(STAMP) ## long runs: every rule broken once
+	$(BIN)/python tests/mutations/run.py
+
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
