@@ -259,5 +259,8 @@ class Peer:
             result = handler(notification.params)
             if inspect.isawaitable(result):
                 await result
+        except RpcError as error:
+            # The client's fault, and nobody to tell.
+            logger.info("ignored a notification %r: %s", notification.method, error)
         except Exception:
             logger.exception("notification %r failed", notification.method)
