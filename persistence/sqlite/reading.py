@@ -38,18 +38,12 @@ def has_session(database: Database, session_id: str) -> bool:
 def read_snapshot(database: Database, session_id: str) -> Snapshot | None:
     """Read the rows of a session; None when it is not stored."""
     with _read_transaction(database.connection) as connection:
-        return read_rows(database, connection, session_id)
-
-
-def read_rows(
-    database: Database, connection: sqlite3.Connection, session_id: str
-) -> Snapshot | None:
-    """Read the rows of a session in the transaction that is open."""
-    session = connection.execute(sql.READ_SESSION, (session_id,)).fetchone()
-    if session is None:
-        return None
-    events = connection.execute(sql.READ_EVENTS, (session_id,))
-    return Snapshot(session_id, database, SessionRecord(*session), list(starmap(EventRow, events)))
+        session = connection.execute(sql.READ_SESSION, (session_id,)).fetchone()
+        if session is None:
+            return None
+        rows = connection.execute(sql.READ_EVENTS, (session_id,))
+        events = list(starmap(EventRow, rows))
+    return Snapshot(session_id, database, SessionRecord(*session), events)
 
 
 def read_page(database: Database, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:

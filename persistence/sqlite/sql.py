@@ -113,7 +113,6 @@ PROBES: Final = (
 HAS_SESSION: Final = "SELECT 1 FROM sessions WHERE id = ?"
 READ_SESSION: Final = f"SELECT {_SESSION} FROM sessions WHERE id = ?"
 READ_GUARD: Final = "SELECT incarnation, revision FROM sessions WHERE id = ?"
-READ_SUMMARY: Final = f"SELECT {_SUMMARY} FROM sessions WHERE id = ?"
 READ_EVENTS: Final = f"SELECT {_EVENT} FROM events WHERE session_id = ? ORDER BY seq"
 READ_LAST_SEQ: Final = "SELECT last_seq FROM events WHERE session_id = ? ORDER BY seq DESC LIMIT 1"
 

@@ -10,7 +10,7 @@ import sqlite3
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -20,32 +20,28 @@ from persistence.errors import (
     SessionCollisionError,
     StoreWriteError,
 )
-from persistence.seam import SessionSummary
 from persistence.sqlite import sql
 from persistence.sqlite.database import DatabaseAbsentError, wait_at_most
 from persistence.sqlite.failures import failed_write
 from persistence.sqlite.lane import LaneBusyError, transaction
-from persistence.sqlite.reading import read_rows
 from persistence.sqlite.rows import (
     EncodedBatch,
     LogState,
-    decode_log,
     encode_batch,
     header_crc,
     header_values,
     summary_values,
 )
-from persistence.summary import SummaryFold, summarize
-from session_core import Event
+from persistence.summary import SummaryFold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from persistence.seam import StoredLog
+    from persistence.seam import SessionSummary, StoredLog
     from persistence.sqlite.database import Database
     from persistence.sqlite.lane import Lane
     from persistence.sqlite.locks import SessionLock
-    from session_core import Record, SessionHeader
+    from session_core import Event, EventLog, Record, SessionHeader
 
 T = TypeVar("T")
 
@@ -73,7 +69,7 @@ class SqliteWriter:
         self._pack = pack
         self._new_token = new_token
         self._on_released = on_released
-        self._state: LogState | None = None
+        self._log: _Log | None = None
         self._released = False
 
     @property
@@ -87,24 +83,22 @@ class SqliteWriter:
         records: Sequence[Record],
         summary: SessionSummary | None = None,
     ) -> None:
-        """See `Writer.append_batch`."""
-        if self._state is None:
-            if self._materialized:
-                raise SessionCollisionError(self._session_id, "a log is stored already")
-            work = partial(self._publish, header, records, summary)
-            self._state = await self._run(work, create=True)
+        """See `Writer.append_batch`. The summary is our own, since every batch needs one."""
+        if self._log is None and self._materialized:
+            raise SessionCollisionError(self._session_id, "a log is stored already")
+        if self._log is None:
+            self._log = await self._run(partial(self._publish, header, records), create=True)
             self._materialized = True
         else:
-            self._state = await self._run(
-                partial(self._append, self._state, header, records, summary)
-            )
+            self._log = await self._run(partial(self._append, self._log, records))
 
     async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:
         """See `Writer.commit_repair`."""
         # A mark comes from this backend's own `load_stored`.
-        self._state = cast("LogState", stored.mark)
+        state = cast("LogState", stored.mark)
+        self._log = _Log(state, _LateFold(SummaryFold(stored.header), stored.log))
         if stored.torn is not None or closers:
-            self._state = await self._run(partial(self._repair, self._state, stored, closers))
+            self._log = await self._run(partial(self._repair, self._log, closers))
 
     async def delete(self) -> None:
         """See `Writer.delete`."""
@@ -138,60 +132,47 @@ class SqliteWriter:
         self,
         header: SessionHeader,
         records: Sequence[Record],
-        summary: SessionSummary | None,
         database: Database,
         _give_up_at: float,
-    ) -> LogState:
+    ) -> _Log:
         incarnation = self._new_token()
         state = LogState(database.identity, incarnation, 0, 0, -1, 0)
         batch = self._encode(records, state, header)
-        summary = replace(summary or summarize(header, records), event_count=batch.next_seq)
-        values = (*header_values(header), incarnation, 0, *summary_values(summary))
+        fold = SummaryFold(header)
+        fold.advance(records)
+        values = (*header_values(header), incarnation, 0, *summary_values(fold.summary()))
         connection = database.connection
         with transaction(connection):
             if connection.execute(sql.HAS_SESSION, (self._session_id,)).fetchone():
                 raise SessionCollisionError(self._session_id, "a log is stored already")
             connection.execute(sql.INSERT_SESSION, values)
             connection.executemany(sql.INSERT_EVENT, batch.rows)
-        return _state_after(state, batch, added=0)
+        return _Log(_state_after(state, batch, added=0), _LateFold(fold))
 
     def _append(
-        self,
-        state: LogState,
-        header: SessionHeader,
-        records: Sequence[Record],
-        summary: SessionSummary | None,
-        database: Database,
-        _give_up_at: float,
-    ) -> LogState:
-        batch = self._encode(records, state)
+        self, log: _Log, records: Sequence[Record], database: Database, _give_up_at: float
+    ) -> _Log:
+        batch = self._encode(records, log.state)
+        fold = log.fold.advanced(records)
         connection = database.connection
         with transaction(connection):
-            self._check_unchanged(database, state)
-            summary = summary or self._summarize(database, header, records)
+            self._check_unchanged(database, log.state)
             connection.executemany(sql.INSERT_EVENT, batch.rows)
-            self._update_session(connection, summary, batch.next_seq)
-        return _state_after(state, batch)
+            self._update_session(connection, fold)
+        return _Log(_state_after(log.state, batch), _LateFold(fold))
 
     def _repair(
-        self,
-        state: LogState,
-        stored: StoredLog,
-        closers: Sequence[Event],
-        database: Database,
-        _give_up_at: float,
-    ) -> LogState:
-        batch = self._encode(closers, state)
-        fold = SummaryFold(stored.header)
-        fold.advance(stored.log.records())
-        fold.advance(closers)
+        self, log: _Log, closers: Sequence[Event], database: Database, _give_up_at: float
+    ) -> _Log:
+        batch = self._encode(closers, log.state)
+        fold = log.fold.advanced(closers)
         connection = database.connection
         with transaction(connection):
-            self._check_unchanged(database, state)
-            connection.execute(sql.DELETE_EVENTS_FROM, (self._session_id, state.next_seq))
+            self._check_unchanged(database, log.state)
+            connection.execute(sql.DELETE_EVENTS_FROM, (self._session_id, log.state.next_seq))
             connection.executemany(sql.INSERT_EVENT, batch.rows)
-            self._update_session(connection, fold.summary(), batch.next_seq)
-        return _state_after(state, batch)
+            self._update_session(connection, fold)
+        return _Log(_state_after(log.state, batch), _LateFold(fold))
 
     def _delete(self, database: Database, give_up_at: float) -> None:
         connection = database.connection
@@ -233,38 +214,33 @@ class SqliteWriter:
         if (-1 if last is None else last[0]) != state.last_seq:
             raise SessionChangedError(self._session_id, "it has other events")
 
-    def _update_session(
-        self, connection: sqlite3.Connection, summary: SessionSummary, event_count: int
-    ) -> None:
-        values = summary_values(replace(summary, event_count=event_count))
+    def _update_session(self, connection: sqlite3.Connection, fold: SummaryFold) -> None:
+        values = summary_values(fold.summary())
         connection.execute(sql.UPDATE_SESSION, (*values, self._session_id))
 
-    def _summarize(
-        self, database: Database, header: SessionHeader, records: Sequence[Record]
-    ) -> SessionSummary:
-        """Return the summary after a batch that came without one.
 
-        Within a turn only what the batch adds is looked at. A turn's end needs to know the turn's
-        beginning, and thus the log.
-        """
-        connection = database.connection
-        if any(isinstance(record, Event) and record.type == "turn/end" for record in records):
-            snapshot = read_rows(database, connection, self._session_id)
-            fold = SummaryFold(header)
-            if snapshot is not None:
-                fold.advance(decode_log(snapshot).log.records())
-            fold.advance(records)
-            return fold.summary()
-        row = connection.execute(sql.READ_SUMMARY, (self._session_id,)).fetchone()
-        title, first_prompt, updated_at, _, turn_count = row
-        added = summarize(header, records)
-        return SessionSummary(
-            _text(title) if added.title is None else added.title,
-            added.first_prompt if first_prompt is None else _text(first_prompt),
-            updated_at,
-            0,
-            turn_count + added.turn_count,
-        )
+class _LateFold:
+    """The summary of a stored log, folded when it is first needed: many loads write nothing."""
+
+    def __init__(self, fold: SummaryFold, log: EventLog | None = None) -> None:
+        self._fold = fold
+        self._log = log
+
+    def advanced(self, records: Sequence[Record]) -> SummaryFold:
+        """Return the fold behind more records, leaving this one as it is."""
+        if self._log is not None:
+            self._fold.advance(self._log.records())
+            self._log = None
+        fold = self._fold.copy()
+        fold.advance(records)
+        return fold
+
+
+class _Log(NamedTuple):
+    """The log as this writer left it, and its summary."""
+
+    state: LogState
+    fold: _LateFold
 
 
 def _state_after(state: LogState, batch: EncodedBatch, *, added: int = 1) -> LogState:
@@ -275,7 +251,3 @@ def _state_after(state: LogState, batch: EncodedBatch, *, added: int = 1) -> Log
         last_seq=batch.next_seq - 1,
         crc=batch.crc,
     )
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode(errors="replace")
