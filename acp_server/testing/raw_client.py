@@ -140,6 +140,11 @@ class RawClient:
             await self._connection.gone.wait()
         return code
 
+    async def ended(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Wait until the agent has closed its side and all it said is read."""
+        with self._limit("end of the agent's output", timeout):
+            await self._connection.gone.wait()
+
     # What passes.
 
     @property

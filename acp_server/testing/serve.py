@@ -1,7 +1,7 @@
 """`python -m acp_server.testing.serve`: the server with a stepping clock and counting ids (Z36).
 
 The same composition root as `acp-server serve`, so that a scenario runs in a real subprocess and
-still gives the same bytes each time. `--series N` keeps the ids of a restarted server apart.
+still gives the same bytes each time. `--series N` keeps ids and times of a restarted server apart.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import anyio
 
 from acp_server.agents.loading import load_agent
 from acp_server.app import ServerConfig, serve_stdio
-from acp_server.testing.server import CountedIds
-from acp_server.testing.sources import SteppingClock
+from acp_server.testing.server import CountedIds, clock_of_series
 from acp_server.transport.stdio import StdioTransport
 
 
@@ -29,7 +28,7 @@ def main() -> int:
     config = ServerConfig(
         agent=load_agent(options.agent),
         store=options.store,
-        clock=SteppingClock(),
+        clock=clock_of_series(options.series),
         ids=CountedIds(options.series),
     )
     return anyio.run(serve_stdio, config, transport)

@@ -9,7 +9,7 @@ import anyio
 
 from acp_server.app import Server, ServerConfig
 from acp_server.testing.client import AcpClient
-from acp_server.testing.sources import CountingIds, SteppingClock
+from acp_server.testing.sources import DEFAULT_START_MS, CountingIds, SteppingClock
 from acp_server.transport.memory import memory_transport_pair
 
 if TYPE_CHECKING:
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
     from acp_server.agents.agent import Agent
     from persistence import SessionBackend
+
+
+SERIES_MS = 86_400_000
+"""How far apart the clocks of servers on one store begin: a day, longer than any test counts."""
+
+
+def clock_of_series(series: int) -> SteppingClock:
+    """Return the clock of the n-th server on a store: later than what former ones have written."""
+    return SteppingClock(DEFAULT_START_MS + series * SERIES_MS)
 
 
 class CountedIds:
@@ -75,7 +84,7 @@ async def running_server(
     config = ServerConfig(
         agent=agent,
         store=store,
-        clock=SteppingClock(),
+        clock=clock_of_series(series),
         ids=CountedIds(series),
         cancel_grace_s=cancel_grace_s,
     )

@@ -1,0 +1,130 @@
+"""What every scenario checks by itself, whatever it expects.
+
+Frames are judged while they pass, by the `FrameChecker`. Here are the logs: that they keep the
+invariants, that nothing in them is left open, that the script was played as it is, and that a load
+shows again what the client has seen (Z5).
+"""
+
+from collections.abc import Iterator
+
+import anyio
+
+from acp_server.agents.agent import Agent
+from acp_server.agents.errors import ScriptError
+from acp_server.agents.script_file import read_script
+from acp_server.agents.turn import Turn
+from acp_server.app import Server, ServerConfig
+from acp_server.testing.client import AcpClient
+from acp_server.testing.errors import AcpClientError
+from acp_server.testing.frames import FrameChecker
+from acp_server.testing.kit import steps
+from acp_server.testing.kit.recording import Recording
+from acp_server.testing.kit.scenario import ScenarioDirectory
+from acp_server.testing.kit.stage import Stage, StoredSession
+from acp_server.testing.server import CountedIds, clock_of_series
+from acp_server.testing.transcript import fold_transcript
+from acp_server.transport.memory import memory_transport_pair
+from session_core import InvariantViolationError, is_turn_open, trace_of
+
+_LATE_SERIES = 90  # ids and times of the checking server: behind those of any restart
+
+
+def log_faults(directory: ScenarioDirectory, recording: Recording) -> Iterator[str]:
+    """Yield what is wrong with the stored logs of a run, one sentence each."""
+    without = directory.scenario.without
+    for stored in recording.stored:
+        name = f"the log of session {stored.header['id']}"
+        if stored.damage is not None:
+            yield f"{name} is damaged: {stored.damage}"
+            continue
+        try:
+            trace_of(stored.log)
+        except InvariantViolationError as error:
+            yield f"{name} breaks the invariants: {error}"
+        if "balance" not in without and not recording.killed:
+            yield from (f"{name} is not balanced: {fault}" for fault in _open_ends(stored))
+        yield from (f"{name}: {fault}" for fault in _script_ends(stored))
+        if "unknown-tools" not in without:
+            yield from (f"{name}: {fault}" for fault in _unknown_tools(stored))
+    if "model-rest" not in without:
+        yield from _unplayed(directory, recording)
+
+
+async def fold_faults(
+    directory: ScenarioDirectory, recording: Recording, stage: Stage
+) -> list[str]:
+    """Load each session that was seen whole and compare what is replayed with what was seen.
+
+    To be called after the logs were read: a load may repair them.
+    """
+    if "fold" in directory.scenario.without:
+        return []
+    stored = {one.header["id"]: one.header for one in recording.stored if one.damage is None}
+    seen = {name: updates for name, updates in recording.views.items() if name in stored}
+    if not seen:
+        return []
+    near, far = memory_transport_pair()
+    config = ServerConfig(
+        agent=Agent(name="nobody", drive=_no_turn),
+        store=stage.shared or stage.store_spec,
+        clock=clock_of_series(_LATE_SERIES),
+        ids=CountedIds(_LATE_SERIES),
+    )
+    faults: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Server(config, far).serve)
+        try:
+            async with AcpClient.over(near, checker=FrameChecker()) as client:
+                await client.initialize(recording.capabilities)
+                for session_id, updates in seen.items():
+                    await client.load_session(session_id, stored[session_id]["cwd"])
+                    live, loaded = fold_transcript(updates), client.transcript_of(session_id)
+                    if live != loaded:
+                        faults.append(
+                            f"a load of session {session_id} shows something else than was seen:\n"
+                            f"{live.difference(loaded)}"
+                        )
+        except AcpClientError as error:
+            faults.append(f"a load of what was stored fails: {error}")
+    return faults
+
+
+async def _no_turn(_turn: Turn) -> None:
+    """Drive nothing: the checking server only loads."""
+
+
+def _open_ends(stored: StoredSession) -> Iterator[str]:
+    if is_turn_open(stored.log):
+        yield "its last turn is open"
+    calls = trace_of(stored.log).calls
+    if calls:
+        yield f"the calls {sorted(calls)} have no result"
+
+
+def _script_ends(stored: StoredSession) -> Iterator[str]:
+    """Find turns that failed because the script does not fit: no scenario is about that."""
+    for event in stored.events:
+        reason = event.data["reason"] if event.type == "turn/end" else {}
+        if f"({ScriptError.__name__})" in str(reason.get("message", "")):
+            yield f"turn {event.data['turn']} asked the model once more than the script answers"
+
+
+def _unknown_tools(stored: StoredSession) -> Iterator[str]:
+    for event in stored.events:
+        if event.type == "tool/result" and event.data["isError"]:
+            text = "".join(block.get("text", "") for block in event.data["content"])
+            if "there is no tool named" in text:
+                yield f"event {event.seq} is the result of a tool that is not there"
+
+
+def _unplayed(directory: ScenarioDirectory, recording: Recording) -> Iterator[str]:
+    restarts = any(isinstance(step, steps.Restart) for step in directory.scenario.steps)
+    if directory.model_file is None or restarts or recording.killed:
+        return  # a script begins anew in each process
+    asked = 0
+    for stored in recording.stored:
+        given = recording.given.get(stored.header["id"], 0)
+        asked += sum(event.type == "step/start" for event in stored.events[given:])
+    length = read_script(directory.model_file).length
+    if asked < length:
+        yield f"the script has {length} responses, and only {asked} were asked for"

@@ -1,0 +1,164 @@
+"""Scenario directories as pytest sees them: a suite, its scenarios, one test for each variant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from acp_server.testing.kit.accepting import (
+    accept,
+    forget_new,
+    leave_new,
+    update,
+    writing_is_allowed,
+)
+from acp_server.testing.kit.guards import suite_faults
+from acp_server.testing.kit.runner import run_scenario, variants_of
+from acp_server.testing.kit.scenario import SCENARIO_FILE, ScenarioFault, load_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from _pytest._code.code import TerminalRepr
+
+    from acp_server.testing.kit.runner import Variant, Verdict
+    from acp_server.testing.kit.scenario import ScenarioDirectory
+
+GUARDS = "guards"
+DIFFERING = pytest.StashKey[list["Path"]]()
+"""Scenarios that were not as expected, for `--acp-review`."""
+
+
+class ScenarioFailed(Exception):  # noqa: N818 - reported as it is, without a traceback
+    """A scenario is not as it should be; the message is the whole report."""
+
+
+class ScenarioSuite(pytest.Directory):
+    """A directory of scenarios: a test of the directory itself, then its scenarios."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield the guards and the scenarios."""
+        accepted = self.config.getoption("acp_accept", None)
+        if not accepted and not self.config.getoption("acp_update", None):
+            yield SuiteGuards.from_parent(self, name=GUARDS)
+        for path in sorted(self.path.iterdir()):
+            if (path / SCENARIO_FILE).is_file() and (not accepted or path.name in accepted):
+                yield ScenarioFolder.from_parent(self, path=path)
+
+
+class ScenarioFolder(pytest.Directory):
+    """One scenario's directory; only its script is collected, whatever else lies in it."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield the script."""
+        yield ScenarioFile.from_parent(self, path=self.path / SCENARIO_FILE)
+
+
+class ScenarioFile(pytest.File):
+    """A script: one test for each way to run it."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Yield the variants; only the first one where files are written."""
+        try:
+            directory = load_scenario(self.path.parent)
+        except ScenarioFault as error:
+            raise self.CollectError(str(error)) from error
+        option = self.config.getoption
+        stores = [kind for kind in (option("acp_stores") or "").split(",") if kind]
+        variants = variants_of(directory, stores)
+        writes = any(option(f"acp_{name}", None) for name in ("update", "accept", "review"))
+        for position, variant in enumerate(variants[:1] if writes else variants):
+            yield ScenarioItem.from_parent(
+                self, name=variant.name, directory=directory, variant=variant, first=not position
+            )
+
+
+class ScenarioItem(pytest.Item):
+    """One scenario run in one way."""
+
+    def __init__(
+        self, *, directory: ScenarioDirectory, variant: Variant, first: bool, **others: object
+    ) -> None:
+        super().__init__(**others)  # type: ignore[arg-type]  # pytest's own arguments, passed on
+        self._directory = directory
+        self._variant = variant
+        self._first = first
+
+    def runtest(self) -> None:
+        """Run, compare, and write what the options ask for.
+
+        Raises:
+            ScenarioFailed: It is not as it should be.
+        """
+        path = self._directory.path
+        if self.config.getoption("acp_accept", None):
+            accept(path)
+        verdict = run_scenario(self._directory, self._variant)
+        mode = self.config.getoption("acp_update", None)
+        if mode and verdict.snapshot is not None and not verdict.hard_faults:
+            update(path, verdict.snapshot, mode)
+            verdict = verdict.against(path)
+        if verdict.passed:
+            if self._first and writing_is_allowed():
+                forget_new(path)
+            return
+        raise ScenarioFailed(self._failure(verdict))
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
+    ) -> str | TerminalRepr:
+        """Return the report; what is no failure of the scenario is shown with its traceback."""
+        if isinstance(excinfo.value, ScenarioFailed | ScenarioFault):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Return where the scenario stands and its name."""
+        return self.path, None, f"{self._directory.name}[{self.name}]"
+
+    def _failure(self, verdict: Verdict) -> str:
+        report = verdict.report()
+        if verdict.snapshot is None or verdict.hard_faults:
+            return report
+        path = self._directory.path
+        self.config.stash.setdefault(DIFFERING, []).append(path)
+        suite = self._shown(path.parent)
+        if not self._first:
+            return f"{report}\n\nonly {self._variant.name} was run here; see the first variant"
+        if not writing_is_allowed():
+            return f"{report}\n\nCI is set, so nothing was written"
+        leave_new(path, verdict.snapshot)
+        command = f"pytest {suite} --acp-accept={path.name}"
+        return f"{report}\n\nto accept: {command}"
+
+    def _shown(self, path: Path) -> Path:
+        start = self.config.invocation_params.dir
+        return path.relative_to(start) if path.is_relative_to(start) else path
+
+
+class SuiteGuards(pytest.Item):
+    """The directory itself: nothing lies around in it, nothing is missing (contract 7.6)."""
+
+    def runtest(self) -> None:
+        """Check it.
+
+        Raises:
+            ScenarioFailed: Something does.
+        """
+        faults = list(suite_faults(self.path))
+        if faults:
+            raise ScenarioFailed("\n".join(faults))
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
+    ) -> str | TerminalRepr:
+        """Return the faults."""
+        if isinstance(excinfo.value, ScenarioFailed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Return where the suite stands."""
+        return self.path, None, f"{self.path.name}[{GUARDS}]"

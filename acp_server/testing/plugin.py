@@ -1,0 +1,115 @@
+"""The pytest plugin of the kit: scenario directories as tests, and the fixture `acp`.
+
+Installed projects get it by entry point, so this module imports nothing but pytest. What the hooks
+need is imported when a directory of scenarios is met, or the fixture is asked
+for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from acp_server.testing.kit.fixture import AcpTalks
+
+_UPDATE_MODES = ("new", "changed", "all")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options, named so that they meet those of no other snapshot plugin (Z42)."""
+    group = parser.getgroup("acp", "ACP agents: scenarios and conformance")
+    group.addoption(
+        "--acp-update",
+        nargs="?",
+        const="changed",
+        choices=_UPDATE_MODES,
+        help="write the expected files of scenarios: those that are missing (new), those that "
+        "differ, too (changed, the default), or also remove what no run gives any more (all)",
+    )
+    group.addoption(
+        "--acp-review",
+        action="store_true",
+        help="show what differs, scenario by scenario, and ask whether to accept it",
+    )
+    group.addoption(
+        "--acp-accept",
+        action="append",
+        metavar="SCENARIO",
+        help="make the .new files of a failed run the expected ones, then run it again",
+    )
+    group.addoption(
+        "--acp-record",
+        action="store_true",
+        help="run the live agent of scenarios that name one in `recorded`, and keep its log as "
+        "their model script",
+    )
+    group.addoption(
+        "--acp-stores",
+        metavar="KINDS",
+        help="kinds of stores that scenarios run on, e.g. jsonl,sqlite (default: all there are)",
+    )
+    parser.addini(
+        "acp_scenarios",
+        "names of the directories whose subdirectories are scenarios",
+        type="args",
+        default=["scenarios"],
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(args: list[str]) -> None:
+    """Let a path follow a bare `--acp-update`: argparse would take it for the value."""
+    args[:] = ["--acp-update=changed" if arg == "--acp-update" else arg for arg in args]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to write in CI."""
+    writes = [
+        f"--acp-{name}"
+        for name in ("update", "review", "accept", "record")
+        if config.getoption(f"acp_{name}", None)
+    ]
+    if writes:
+        from acp_server.testing.kit.accepting import writing_is_allowed  # noqa: PLC0415 - if used
+
+        if not writing_is_allowed():
+            message = f"{writes[0]}: nothing is written while CI is set"
+            raise pytest.UsageError(message)
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect a directory of scenarios as such."""
+    if path.name not in parent.config.getini("acp_scenarios"):
+        return None
+    if not any(path.glob("*/scenario.json")):
+        return None
+    from acp_server.testing.kit.items import ScenarioSuite  # noqa: PLC0415 - only with scenarios
+
+    suite: pytest.Collector = ScenarioSuite.from_parent(parent, path=path)
+    return suite
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Ask about what differed, with `--acp-review`."""
+    if session.config.getoption("acp_review", default=False):
+        from acp_server.testing.kit.review import review  # noqa: PLC0415 - if used
+
+        review(session.config)
+
+
+@pytest.fixture
+def acp(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AcpTalks]:
+    """Return a function that starts a server with an agent and returns a talk with it.
+
+    `with acp("agent.py:name", permissions=["allow_once"]) as talk: turn = talk.prompt("…")`
+    """
+    from acp_server.testing.kit.fixture import AcpTalks  # noqa: PLC0415 - only who asks for it
+
+    with AcpTalks(tmp_path, request.path.parent) as talks:
+        yield talks
