@@ -5,7 +5,7 @@ from session_core.cards import check_view, is_call_view
 from session_core.chunk_rows import decode_storage_record, decode_storage_run, pack_records
 from session_core.chunks import ChunkRun, DeltaKey, DeltaKind
 from session_core.clock import Clock, system_clock
-from session_core.compaction import Summary, compact_range, prune_tool_result
+from session_core.compaction import Summarize, Summary, compact_range, prune_tool_result
 from session_core.errors import (
     AnnounceError,
     CardError,
@@ -193,6 +193,7 @@ __all__ = [
     "check_view",
     "is_call_view",
     # Compaction
+    "Summarize",
     "Summary",
     "compact_range",
     "prune_tool_result",

@@ -5,9 +5,9 @@ the session's (step 7), since a store does not hold them.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from session_core.chunks import CHUNK_EVENT, ChunkRun, split_delta
+from session_core.chunks import CHUNK_EVENT, ChunkRun, DeltaKey, split_delta
 from session_core.errors import EnvelopeError, NotJsonError, SeedError, SessionCoreError
 from session_core.events import MAX_DATA_DEPTH, Event, event_from_json
 from session_core.json_value import FrozenDict, freeze_json, is_seq_int, is_well_formed_text
@@ -32,8 +32,11 @@ class EventLogBuilder:
         """What there is so far. To be read only while building."""
         return self._log
 
-    def add(self, entry: Record | Mapping[str, Any]) -> Record:
-        """Append an event, in memory or stored form, or a packed run; return what was appended.
+    def add(self, entry: Record | Mapping[str, Any]) -> Event | None:
+        """Append an event, in memory or stored form, or a packed run.
+
+        Returns:
+            The event, or `None` for deltas, which become part of a run.
 
         Raises:
             SeedError: The entry is refused, nothing was appended; its cause says why.
@@ -41,7 +44,11 @@ class EventLogBuilder:
         index = len(self._log)
         if isinstance(entry, ChunkRun):
             self._add_run(entry, index)
-            return entry
+            return None
+        if (delta := _stored_delta(entry, index)) is not None:
+            key, text, time = delta
+            self._log.add_delta(self._log.run_for(key), text, time)
+            return None
         try:
             event = _detached(entry)
             self._vocabulary.check_loaded(event)
@@ -51,7 +58,7 @@ class EventLogBuilder:
             raise SeedError(index, str(error)) from error
         if event.seq != index:
             raise SeedError(index, f"seq must be {index}, found {event.seq}")
-        self._append(event)
+        self._log.add(event)
         return event
 
     def extend(self, entries: Iterable[Record | Mapping[str, Any]]) -> None:
@@ -74,14 +81,28 @@ class EventLogBuilder:
             raise SeedError(index, "invalid envelope: 'time' must not be negative")
         self._log.add(run)
 
-    def _append(self, event: Event) -> None:
-        """Append `event`, packed if it is a delta whose members a run can hold."""
-        delta = split_delta(event.data) if event.type == CHUNK_EVENT else None
-        if delta is None or event.surface_op is not None or event.source_event_seqs is not None:
-            self._log.add(event)
-            return
-        key, text = delta
-        self._log.add_delta(self._log.run_for(key), text, event.time)
+
+def _stored_delta(entry: Any, seq: int) -> tuple[DeltaKey, str, int] | None:
+    """Return key, text and time of an entry that is exactly a delta and the event of this `seq`.
+
+    A log that is not packed consists of these, so they do not go through all the checks: their
+    exact shape leaves nothing to find.
+    """
+    if isinstance(entry, Event):
+        event_type, found, time, data, sources, op = entry
+        if sources is not None or op is not None:
+            return None
+    elif (type(entry) is dict or type(entry) is FrozenDict) and entry.keys() == _BARE_KEYS:
+        event_type, found, time, data = (entry[k] for k in ("type", "seq", "time", "data"))
+    else:
+        return None
+    if event_type != CHUNK_EVENT or found != seq or type(found) is not int or not is_seq_int(time):
+        return None
+    delta = split_delta(data)
+    return None if delta is None else (*delta, time)
+
+
+_BARE_KEYS: Final = frozenset({"type", "seq", "time", "data"})
 
 
 def _detached(entry: Event | Mapping[str, Any]) -> Event:

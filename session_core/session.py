@@ -278,9 +278,9 @@ def _seeded_log(
         return log
     builder = EventLogBuilder(vocabulary)
     for entry in seed:
-        record = builder.add(entry)
-        if isinstance(record, Event):
-            _seed_surface(record, surface, builder.log)
+        event = builder.add(entry)
+        if event is not None:
+            _seed_surface(event, surface, builder.log)
     return GrowingLog(builder.build())
 
 

@@ -163,7 +163,7 @@ def test_a_builder_refuses_a_run_that_does_not_follow(run: ChunkRun) -> None:
         builder.add(run)
     assert info.value.index == 0
     assert len(builder) == 0
-    assert builder.add(ChunkRun(KEY, 0, 5, ("a", "b"), (0, -5)))
+    builder.add(ChunkRun(KEY, 0, 5, ("a", "b"), (0, -5)))
     assert [event.time for event in builder.build()] == [5, 0]
 
 
@@ -247,3 +247,32 @@ def test_a_record_is_an_event_or_a_run(session: Session, write: Write) -> None:
     write(session, "turn", "step", "delta a")
     records: list[Record] = list(session.events.records())
     assert [type(record) for record in records] == [Event, Event, ChunkRun]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seq": True}, {"seq": 1.0}, {"seq": 2}, {"time": -1}, {"time": 5.0}, {"surfaceOp": "append"}],
+)
+def test_a_delta_is_checked_like_any_stored_event(change: dict[str, Any]) -> None:
+    chunk = {"type": "text-delta", "index": 0, "text": "a"}
+    data = {"turn": 1, "step": 1, "chunk": chunk}
+    first = {"type": "assistant/chunk", "seq": 0, "time": 5, "data": data}
+    with pytest.raises(SeedError) as info:
+        Session("s", seed=[first, {**first, "seq": 1, **change}])
+    assert info.value.index == 1
+    assert Session("s", seed=[first, {**first, "seq": 1}]).seq == 2
+
+
+def test_a_delta_of_an_odd_shape_is_kept_as_it_is() -> None:
+    chunks: list[dict[str, Any]] = [
+        {"type": "text-delta", "index": 0, "text": "a", "later": [1]},
+        {"type": "text-delta", "index": 1.5, "text": "a"},
+        {"type": "sound-delta", "index": 0},
+    ]
+    builder = EventLogBuilder()
+    for seq, chunk in enumerate(chunks):
+        data = {"turn": 1, "step": 1, "chunk": chunk}
+        builder.add({"type": "assistant/chunk", "seq": seq, "time": 5, "data": data})
+    log = builder.build()
+    assert [event.data["chunk"] for event in log] == chunks
+    assert shape(log.records()) == ["assistant/chunk", 1, "assistant/chunk"]
