@@ -62,6 +62,7 @@ class SqliteHarness:
     def connected(self) -> Iterator[sqlite3.Connection]:
         """Open the database as a foreign program would."""
         connection = sqlite3.connect(str(self.path), isolation_level=None)
+        connection.text_factory = lambda text: text.decode(errors="surrogateescape")
         try:
             yield connection
         finally:
