@@ -9,17 +9,49 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from acp_server.agents.agent import Agent, agent
-    from acp_server.agents.errors import PermissionDenied
+    from acp_server.agents.commands import Command, CommandCall, CommandError
+    from acp_server.agents.errors import (
+        AuthRequiredError,
+        PermissionDenied,
+        RequestRefusedError,
+    )
+    from acp_server.agents.options import BooleanOption, Choice, SelectOption
+    from acp_server.agents.sign_in import AuthMethod, SignIn
     from acp_server.agents.turn import Turn
 
 _HOMES = {
     "Agent": "acp_server.agents.agent",
-    "agent": "acp_server.agents.agent",
+    "AuthMethod": "acp_server.agents.sign_in",
+    "AuthRequiredError": "acp_server.agents.errors",
+    "BooleanOption": "acp_server.agents.options",
+    "Choice": "acp_server.agents.options",
+    "Command": "acp_server.agents.commands",
+    "CommandCall": "acp_server.agents.commands",
+    "CommandError": "acp_server.agents.commands",
     "PermissionDenied": "acp_server.agents.errors",
+    "RequestRefusedError": "acp_server.agents.errors",
+    "SelectOption": "acp_server.agents.options",
+    "SignIn": "acp_server.agents.sign_in",
     "Turn": "acp_server.agents.turn",
+    "agent": "acp_server.agents.agent",
 }
 
-__all__ = ["Agent", "PermissionDenied", "Turn", "agent"]
+__all__ = [
+    "Agent",
+    "AuthMethod",
+    "AuthRequiredError",
+    "BooleanOption",
+    "Choice",
+    "Command",
+    "CommandCall",
+    "CommandError",
+    "PermissionDenied",
+    "RequestRefusedError",
+    "SelectOption",
+    "SignIn",
+    "Turn",
+    "agent",
+]
 
 
 def __getattr__(name: str) -> object:

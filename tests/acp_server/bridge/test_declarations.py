@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import acp_server
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import RequestRefusedError
 from acp_server.agents.sign_in import AuthMethod, SignIn
@@ -130,3 +131,10 @@ async def test_usage_is_shown_after_a_load_where_the_context_size_is_known() -> 
         await client.load_session(session_id, "/tmp/w")
         count = len(client.updates)
         await client.wait_for_update(lambda u: u == shown, after=count - 2)
+
+
+def test_what_authors_import_is_where_the_package_says() -> None:
+    for name in acp_server.__all__:
+        assert getattr(acp_server, name).__name__ == name
+    with pytest.raises(AttributeError):
+        _ = acp_server.nothing
