@@ -25,11 +25,16 @@ outputs = st.one_of(
     st.tuples(st.just("title"), texts),
     st.tuples(st.just("context"), texts),
     st.tuples(st.just("record"), texts),
+    st.tuples(st.just("usage"), st.integers(0, 9)),
+    st.tuples(st.just("notice"), texts),
 )
 bodies = st.lists(
     st.one_of(
         outputs,
         st.tuples(st.just("result"), texts),
+        st.tuples(st.just("blocks"), texts),
+        st.tuples(st.just("huge"), st.sampled_from(["a", "é", "\x01"])),
+        st.tuples(st.just("progress"), texts),
         st.tuples(st.just("diff"), st.none() | texts, texts),
         st.tuples(st.just("retitle"), texts),
         st.tuples(st.just("locate"), st.integers(1, 9)),
@@ -39,41 +44,67 @@ bodies = st.lists(
 calls = st.tuples(
     st.just("call"),
     st.sampled_from(["read", "edit", "execute", "other"]),
-    st.booleans(),
+    st.sampled_from(["", "ask", "grant", "console"]),
     bodies,
     st.booleans(),
 )
 ends = st.sampled_from([("return",), ("raise",), ("cancel",), ("nested",), ("parallel",)])
 turns = st.tuples(st.lists(st.one_of(outputs, calls), max_size=6), ends)
 talks = st.lists(turns, min_size=1, max_size=3)
-answers = st.lists(st.sampled_from(["allow_once", "reject_once", "cancelled"]), max_size=6)
+answers = st.lists(
+    st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_always", "cancelled"]),
+    max_size=6,
+)
 
 
 async def act(turn: Turn, action: Action, call: Any = None) -> None:
     match action:
-        case ("text" | "thought" | "todos" | "title" | "context" as method, argument):
+        case ("text" | "thought" | "todos" | "title" | "context" | "notice" as method, argument):
             await getattr(turn, method)(argument)
         case ("record", text):
             await turn.record("test/record", {"text": text})
+        case ("usage", used):
+            await turn.usage(used, 10)
+        case ("call", kind, form, body, fails):
+            await run_call(turn, kind, form=form, body=body, fails=fails)
+        case _:
+            act_on_call(call, action)
+
+
+def act_on_call(call: Any, action: Action) -> None:
+    match action:
         case ("result", text):
-            call.result(text)
+            call.result(text, raw={"text": text})
+        case ("blocks", text):
+            call.result([{"type": "foo", "text": text}, {"type": "text", "text": text}, None])
+        case ("huge", letter):
+            call.result(letter * 100_000)
+        case ("progress", text):
+            call.update(content=text)
         case ("diff", old, new):
             call.diff("a/b.txt", old, new)
         case ("retitle", text):
             call.update(title=text)
         case ("locate", line):
             call.update(locations=[("x.py", line)])
-        case ("call", kind, ask, body, fails):
-            await run_call(turn, kind, ask=ask, body=body, fails=fails)
 
 
 async def run_call(
-    turn: Turn, kind: str, *, ask: bool, body: Sequence[Action], fails: bool
+    turn: Turn, kind: str, *, form: str, body: Sequence[Action], fails: bool
 ) -> None:
     try:
-        async with turn.tool("tool", kind=kind, arguments={"n": 1}, ask=ask) as call:
+        async with turn.tool(
+            "tool",
+            kind=kind,
+            arguments={"n": 1},
+            ask=form in ("ask", "grant"),
+            grant="tool" if form == "grant" else None,
+            console=form == "console",
+        ) as call:
             for action in body:
                 await act(turn, action, call)
+            if form == "console":
+                call.console("out\n", exit_code=len(body))
             if fails:
                 message = "the body fails"
                 raise LookupError(message)
@@ -130,7 +161,8 @@ class Answers:
         kind = self._kinds.pop(0) if self._kinds else "allow_once"
         if kind == "cancelled":
             return {"outcome": {"outcome": "cancelled"}}
-        option = next(option for option in params["options"] if option["kind"] == kind)
+        offered = {option["kind"]: option for option in params["options"]}
+        option = offered.get(kind, offered["allow_once"])
         return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
 
 
