@@ -20,6 +20,7 @@ from persistence.errors import (
     StoreReadError,
     StoreShutdownError,
     StoreWriteError,
+    TransferError,
     UnknownStoreError,
     UnsupportedVersionError,
 )
@@ -34,6 +35,14 @@ from persistence.seam import (
     Writer,
 )
 from persistence.storing import LoadedSession, RepairReport
+from persistence.transfer import (
+    Problem,
+    Transferred,
+    Verification,
+    copy_session,
+    import_log,
+    verify,
+)
 
 __all__ = [
     # the store
@@ -41,6 +50,13 @@ __all__ = [
     "LoadedSession",
     "RepairReport",
     "open_store",
+    # whole sessions
+    "import_log",
+    "copy_session",
+    "verify",
+    "Transferred",
+    "Verification",
+    "Problem",
     # the seam of backends
     "SessionBackend",
     "Writer",
@@ -63,6 +79,7 @@ __all__ = [
     "ForeignStoreError",
     "UnknownStoreError",
     "InvalidCursorError",
+    "TransferError",
     "StoreReadError",
     "StoreWriteError",
     "StoreShutdownError",

@@ -16,6 +16,7 @@ sentence. Nothing here knows a wire code; the server translates.
     ├── ForeignStoreError        the place is not a store of ours
     ├── UnknownStoreError        the store specification names no backend
     ├── InvalidCursorError       the list cursor is not one of ours
+    ├── TransferError            a session was not copied
     ├── StoreReadError           the operating system refused to read
     ├── StoreWriteError          the operating system refused to write
     └── StoreShutdownError       closing the store lost something; holds every error
@@ -175,6 +176,15 @@ class InvalidCursorError(PersistenceError):
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
         super().__init__(f"{cursor[:80]!r} is not a list cursor")
+
+
+class TransferError(PersistenceError):
+    """A session was not copied; nothing of it is left in the target."""
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        self.session_id = session_id
+        self.reason = reason
+        super().__init__(f"session {session_id!r} was not copied: {reason}")
 
 
 class StoreReadError(PersistenceError):

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _LINE = orjson.OPT_APPEND_NEWLINE
 
+_EVENT_KEYS = frozenset(
+    {"type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp", "ignorable"}
+)
+
 # The only numbers a JSON text can hold that the domain of events does not: integers beyond 2^53,
 # which have at least 16 digits, and -0.0. A line without either needs no look at its numbers.
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
@@ -88,10 +92,16 @@ def expand(records: Iterable[Record]) -> Iterator[Event]:
 
 
 class LogDecoder:
-    """Builds a log from its lines, in order, each record checked once."""
+    """Builds a log from its lines, in order, each record checked once.
+
+    Attributes:
+        unknown_keys: names beside those of an event's envelope. A later format may have added them;
+            they stay in the file, and the log in memory goes without (B41).
+    """
 
     def __init__(self) -> None:
         self._builder = EventLogBuilder()
+        self.unknown_keys: set[str] = set()
 
     @property
     def next_seq(self) -> int:
@@ -104,7 +114,7 @@ class LogDecoder:
         Raises:
             BadRecordError: the line is not the next record.
         """
-        value = _parse_record(line)
+        value, unknown = _parse_record(line)
         try:
             if _is_row(value):
                 self._builder.add(decode_storage_run(value))
@@ -113,6 +123,8 @@ class LogDecoder:
                 self._builder.add(value)
         except SessionCoreError as error:
             raise BadRecordError(str(error)) from error
+        if unknown:
+            self.unknown_keys.update(unknown)
 
     def finish(self) -> EventLog:
         """Return the log; the decoder is used up."""
@@ -122,7 +134,7 @@ class LogDecoder:
 def is_turn_end(line: bytes | memoryview) -> bool:
     """Tell whether a line is a valid `turn/end` record, of whatever seq."""
     try:
-        record = decode_storage_run(_parse_record(line))
+        record = decode_storage_run(_parse_record(line)[0])
     except (BadRecordError, SessionCoreError):
         return False
     return isinstance(record, Event) and record.type == "turn/end"
@@ -147,20 +159,29 @@ def _encode(value: dict[str, Any]) -> bytes:
     return orjson.dumps(value, option=_LINE)
 
 
-def _parse_record(line: bytes | memoryview) -> dict[str, Any]:
-    """Return the JSON object of one line, frozen where that spares the core the work."""
+def _parse_record(line: bytes | memoryview) -> tuple[dict[str, Any], Iterable[str]]:
+    """Return the JSON object of one line, and the keys that an event's envelope does not have.
+
+    The object is without these, and frozen where that spares the core the work.
+    """
     try:
         value = orjson.loads(line)
+        is_trusted = True
     except orjson.JSONDecodeError:
         value = _parse_slowly(bytes(line))
-    else:
-        # A row's few numbers are checked one by one; an event may hold any.
-        if type(value) is dict and not _is_row(value):
-            text = bytes(line)
-            value = _frozen(value, 0) if _has_plain_numbers(text) else parse_json(text)
+        is_trusted = False
     if not isinstance(value, dict):
         raise BadRecordError("it is no JSON object")
-    return value
+    # A row has exact keys and few numbers, which are checked one by one; an event may hold any.
+    if _is_row(value):
+        return value, ()
+    if is_trusted and not _has_plain_numbers(text := bytes(line)):
+        value = parse_json(text)
+        is_trusted = False
+    unknown = value.keys() - _EVENT_KEYS
+    for key in unknown:
+        del value[key]
+    return (_frozen(value, 0) if is_trusted else value), unknown
 
 
 def _is_row(value: dict[str, Any]) -> bool:

@@ -1,9 +1,12 @@
-"""The checksums beside a log: one line a flush, `{"end", "seq", "crc"}` (Z40).
+"""The checksums beside a log: one line a flush, `{"end", "seq", "crc", "sum"}` (Z40).
 
 `end` is the size of the log after the flush, `seq` the seq that follows it, `crc` the CRC-32 of
-all bytes of the log up to `end`. Being cumulative, one line vouches for every flush before
-it. That matters because the file is not fsynced: a power cut may take any of its lines, and what is
+all bytes of the log up to `end`. Being cumulative, one line vouches for every flush before it.
+That matters because the file is not fsynced: a power cut may take any of its lines, and what is
 left must still hold. It also lets the next flush cover a line that is missing.
+
+`sum` is the CRC-32 of the line's own three numbers. What a power cut or a bad bit makes of a line
+must not be taken for damage of the log: a line whose sum is wrong is no line.
 
 Pure functions over bytes; reading and writing the file is the scanner's and the writer's.
 """
@@ -15,8 +18,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
-
-_MAX_CRC = 0xFFFFFFFF
 
 
 class Checksum(NamedTuple):
@@ -34,12 +35,10 @@ class Sidecar:
     Attributes:
         checksums: readable lines, by `end`.
         size: where the next line belongs: behind the last readable one.
-        unreadable: number of unreadable lines before that.
     """
 
     checksums: tuple[Checksum, ...] = ()
     size: int = 0
-    unreadable: int = 0
 
     @property
     def last(self) -> Checksum | None:
@@ -49,22 +48,21 @@ class Sidecar:
 
 def encode_checksum(checksum: Checksum) -> bytes:
     """Return the line of a checksum, newline included."""
-    return orjson.dumps(checksum._asdict(), option=orjson.OPT_APPEND_NEWLINE)
+    line = {**checksum._asdict(), "sum": _own_sum(checksum)}
+    return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def decode_sidecar(data: bytes) -> Sidecar:
-    """Read a checksum file; what a crash left torn at its end is dropped."""
+    """Read a checksum file; lines that a crash left torn are passed over."""
     checksums: list[Checksum] = []
-    size = unreadable = skipped = start = 0
+    size = start = 0
     while (newline := data.find(b"\n", start)) >= 0:
         checksum = _decode_checksum(data[start:newline])
         start = newline + 1
-        if checksum is None:
-            skipped += 1
-            continue
-        checksums.append(checksum)
-        size, unreadable = start, skipped
-    return Sidecar(tuple(sorted(checksums)), size, unreadable)
+        if checksum is not None:
+            checksums.append(checksum)
+            size = start
+    return Sidecar(tuple(sorted(checksums)), size)
 
 
 def extend_crc(crc: int, data: bytes | memoryview) -> int:
@@ -77,11 +75,13 @@ def _decode_checksum(line: bytes) -> Checksum | None:
         value = orjson.loads(line)
     except ValueError:
         return None
-    if type(value) is not dict or value.keys() != {"end", "seq", "crc"}:
+    if type(value) is not dict or value.keys() != {"end", "seq", "crc", "sum"}:
         return None
-    end, seq, crc = value["end"], value["seq"], value["crc"]
-    if type(end) is not int or type(seq) is not int or type(crc) is not int:
+    checksum = Checksum(value["end"], value["seq"], value["crc"])
+    if any(type(number) is not int or number < 0 for number in checksum):
         return None
-    if end < 0 or seq < 0 or not 0 <= crc <= _MAX_CRC:
-        return None
-    return Checksum(end, seq, crc)
+    return checksum if value["sum"] == _own_sum(checksum) else None
+
+
+def _own_sum(checksum: Checksum) -> int:
+    return zlib.crc32(b"%d %d %d" % checksum)

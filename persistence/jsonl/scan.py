@@ -280,9 +280,9 @@ class _LogScan:
             )
 
     def _problems(self) -> tuple[str, ...]:
-        if not self._sidecar.unreadable:
-            return ()
-        return (f"{self._sidecar.unreadable} unreadable lines in {self._paths.sidecar}",)
+        # Unreadable checksums are none: a power cut may leave some, and they protect nothing.
+        unknown = sorted(self._decoder.unknown_keys)
+        return (f"events with unknown keys {unknown}",) if unknown else ()
 
 
 def first_mismatch(files: Files, handle: int, sidecar: Sidecar) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from persistence.errors import StoreWriteError
 from session_core import APPEND, Event, SessionHeader, SessionId, SurfaceIntent
@@ -214,6 +215,8 @@ class _FailingWriter:
         if self._backend.failing:
             raise StoreWriteError(header.id, "disk full", "No space left on device")
         await self._inner.append_batch(header, records, summary)
+        # Where a cancel would strike: the batch is written, and nobody knows it yet.
+        await anyio.lowlevel.checkpoint()
 
     async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:
         await self._inner.commit_repair(stored, closers)

@@ -106,14 +106,16 @@ async def flushes_at_once_and_events_meanwhile_lose_and_repeat_nothing(
 
 async def a_cancelled_flush_leaves_log_and_memory_agreed(harness: BackendHarness) -> None:
     """A cancel never abandons an append half-way (Z9 would call it changed)."""
-    store = SessionStore()
-    async with SessionPersistence(harness.open(), store, window_ms=_NO_WINDOW_MS) as persistence:
+    backend, store = FailingBackend(harness.open()), SessionStore()
+    async with SessionPersistence(backend, store, window_ms=_NO_WINDOW_MS) as persistence:
         session = store.create("s", cwd=CWD)
         for _ in range(10):
             write_turn(session)
+            backend.attempted = anyio.Event()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(persistence.flush, session)
-                await anyio.lowlevel.checkpoint()
+                with anyio.fail_after(5):
+                    await backend.attempted.wait()
                 tasks.cancel_scope.cancel()
         await persistence.flush(session)
         expect(await _stored_events(harness), list(session.events))
@@ -184,6 +186,8 @@ async def a_released_session_is_stored_and_let_go(harness: BackendHarness) -> No
         stored = session.seq
         await persistence.release(session)
         await persistence.release(session)
+        # The write-behind of the answer is over by then, and has not taken the lock again.
+        await anyio.sleep(0.02)
         async with SessionPersistence(harness.open(), SessionStore()) as other:
             expect(len((await other.load("s")).log), stored)
             begin_turn(session)

@@ -249,6 +249,30 @@ async def test_a_checksum_that_cannot_be_written_is_covered_by_the_next(
             await persistence.load("s")
 
 
+async def test_rubbish_behind_the_checksums_is_written_over(harness: JsonlHarness) -> None:
+    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+        await persistence.create(header("s"))
+        await persistence.append("s", FIRST)
+    sidecar = harness.log("s").parent / "session.crc"
+    sidecar.write_bytes(sidecar.read_bytes() + b"\0" * 500)
+    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+        await persistence.append("s", SECOND)
+    lines = sidecar.read_bytes().splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == [3, 6]
+
+
+async def test_a_writer_that_gave_its_lock_back_touches_nothing(harness: JsonlHarness) -> None:
+    backend, other = harness.open(), harness.open()
+    gone = await backend.acquire_writer("s", header("s"))
+    await gone.append_batch(header("s"), FIRST)
+    await gone.delete()
+    anew = await other.acquire_writer("s", header("s"))
+    await gone.release()
+    await anew.append_batch(header("s"), FIRST)
+    assert stored(harness) == as_json(FIRST)
+    await other.close()
+
+
 @pytest.mark.case("L15")
 async def test_publishing_never_overwrites(harness: JsonlHarness) -> None:
     backend = harness.open()
@@ -377,7 +401,7 @@ async def test_the_repair_writes_the_checksum_that_a_crash_took(harness: JsonlHa
         await persistence.append("s", FIRST)
         await persistence.append("s", SECOND[:2])
     sidecar = harness.log("s").parent / "session.crc"
-    sidecar.write_bytes(sidecar.read_bytes()[:50])
+    sidecar.write_bytes(sidecar.read_bytes()[:70])
     async with SessionPersistence(harness.open(), SessionStore()) as persistence:
         await persistence.load("s")
     last = decode_sidecar(sidecar.read_bytes()).last
