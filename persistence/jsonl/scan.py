@@ -44,6 +44,9 @@ class _Tail:
     offset: int
     reason: str
 
+    def __str__(self) -> str:
+        return f"{self.reason} at byte {self.offset}"
+
 
 def read_log(files: Files, session_id: str | None, paths: SessionPaths) -> StoredLog:
     """Read a log and everything that vouches for it.
