@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_server.agents.agent import Agent
@@ -96,6 +97,23 @@ async def test_close_answers_the_prompts_first_and_leaves_a_whole_log(prompt: st
         assert client.transcript.text == "before"
         assert (await client.prompt(session_id, "after")).text == "after"
     assert stuck.prompts == ["before", prompt, "after"]
+
+
+@pytest.mark.case("B85")
+async def test_close_waits_for_an_answer_that_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def slow(_self: OpenSession) -> None:
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(OpenSession, "shown", slow)
+    async with running_server(Stuck().agent) as client:
+        session_id = await client.new_session("/tmp/w")
+        await client.start_prompt(session_id, "wait")
+        await client.close_session(session_id)
+        order = answers_in_order(client, ("session/prompt", "session/close"))
+        assert order == ["session/prompt", "session/close"]
 
 
 @pytest.mark.case("B85")

@@ -11,9 +11,12 @@ import pytest
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
+from acp_server.bridge.open_session import OpenSession
 from acp_server.testing import AcpClient, AcpError, CountingIds, SteppingClock
 from acp_server.testing.server import running_server
 from persistence import SessionBackend, SessionPersistence, open_store
+from persistence.memory import MemoryBackend
+from persistence.seam import StoredLog
 from session_core import APPEND, Replace, SessionStore, SurfaceIntent
 
 Entry = tuple[str, dict[str, Any]] | tuple[str, dict[str, Any], SurfaceIntent]
@@ -276,24 +279,80 @@ async def test_a_load_during_a_turn_shows_each_frame_once_and_the_rest_after_the
         assert [c.status for c in client.transcript.cards] == ["completed"]
 
 
+class SlowBackend(MemoryBackend):
+    """Reads a log only when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = anyio.Event(), anyio.Event()
+
+    async def load_stored(self, session_id: str) -> StoredLog | None:
+        self.asked.set()
+        await self.go_on.wait()
+        return await super().load_stored(session_id)
+
+
 @pytest.mark.case("N9", "T4")
-async def test_a_prompt_right_behind_a_load_waits_for_it_and_a_cancel_reaches_it() -> None:
-    backend = open_store("memory:")
+@pytest.mark.parametrize("ends", ["runs", "session/cancel", "$/cancel_request"])
+async def test_a_prompt_behind_a_load_waits_for_it_and_a_cancel_reaches_it(ends: str) -> None:
+    backend = SlowBackend()
+    backend.go_on.set()
     session_id = await stored_log(backend, turn_of(1))
+    backend.asked, backend.go_on = anyio.Event(), anyio.Event()
     async with running_server(ECHO, store=backend) as client:
         params = {"sessionId": session_id, "cwd": "/tmp/w", "mcpServers": []}
         load = await client.start_request("session/load", params)
+        await backend.asked.wait()
         handle = await client.start_prompt(session_id, "behind")
-        assert (await handle.result()).stop_reason == "end_turn"
-        assert load.answered.is_set()
-        await client.close_session(session_id)
-        load = await client.start_request("session/resume", params)
-        handle = await client.start_prompt(session_id, "never")
-        await client.cancel(session_id)
-        assert (await handle.result()).stop_reason == "cancelled"
+        setting = await client.start_request(
+            "session/set_mode", {"sessionId": session_id, "modeId": "read-only"}
+        )
+        if ends == "session/cancel":
+            await client.cancel(session_id)
+        elif ends == "$/cancel_request":
+            await client.cancel_request(handle.pending.request_id)
+        await client.list_sessions()
+        assert not load.answered.is_set()
+        assert handle.done is (ends != "runs")
+        backend.go_on.set()
+        result = await handle.result()
+        assert result.stop_reason == ("end_turn" if ends == "runs" else "cancelled")
+        assert result.text == ("behind" if ends == "runs" else "")
         with anyio.fail_after(5):
             await load.answered.wait()
-        assert "modes" in load.outcome()
+            await setting.answered.wait()
+        assert setting.outcome() == {}
+        assert (await client.prompt(session_id, "after")).text == "after"
+
+
+async def test_a_load_that_is_cancelled_leaves_the_session_closed_and_free() -> None:
+    disk = MemoryBackend().disk
+    session_id = await stored_log(MemoryBackend(disk), turn_of(1))
+    replaying = anyio.Event()
+    real = OpenSession.replay
+
+    async def replay(self: OpenSession) -> None:
+        await real(self)
+        replaying.set()
+        await anyio.sleep_forever()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpenSession, "replay", replay)
+        async with running_server(ECHO, store=MemoryBackend(disk, lock_wait_s=0)) as client:
+            params = {"sessionId": session_id, "cwd": "/tmp/w", "mcpServers": []}
+            load = await client.start_request("session/load", params)
+            await replaying.wait()
+            await client.cancel_request(load.request_id)
+            with anyio.fail_after(5):
+                await load.answered.wait()
+            with pytest.raises(AcpError) as caught:
+                load.outcome()
+            assert caught.value.code == -32800
+            said = {"sessionId": session_id, "prompt": [text_block("x")]}
+            assert (await refused(client, "session/prompt", said)).code == -32002
+            other = MemoryBackend(disk, lock_wait_s=0)
+            async with running_server(ECHO, store=other, series=1) as second:
+                await second.resume_session(session_id, "/tmp/w")
 
 
 @pytest.mark.case("N10", "B25")

@@ -10,6 +10,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.errors import AuthRequiredError, ModelError
 from acp_server.agents.runner import MAX_QUEUED
 from acp_server.agents.turn import Turn
+from acp_server.bridge.open_session import OpenSession
 from acp_server.bridge.projector import LiveProjector
 from acp_server.bridge.stop_reasons import stop_reason_from_end
 from acp_server.testing import AcpClient, AcpError
@@ -226,7 +227,18 @@ def test_every_end_has_a_legal_stop_reason() -> None:
 
 
 @pytest.mark.case("T8", "B18")
-async def test_a_response_is_the_last_frame_of_its_turn_though_a_load_holds_the_frames() -> None:
+async def test_a_response_is_the_last_frame_of_its_turn_though_a_load_holds_the_frames(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replayed, go_on = anyio.Event(), anyio.Event()
+    real = OpenSession.replay
+
+    async def replay(self: OpenSession) -> None:
+        await real(self)
+        replayed.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(OpenSession, "replay", replay)
     gated = Gated()
     async with running_server(gated.agent) as client:
         session_id = await client.new_session("/tmp/w")
@@ -235,8 +247,13 @@ async def test_a_response_is_the_last_frame_of_its_turn_though_a_load_holds_the_
         load = await client.start_request(
             "session/load", {"sessionId": session_id, "cwd": "/tmp/w", "mcpServers": []}
         )
+        await replayed.wait()
         gated.leave.set()
-        assert (await handle.result()).stop_reason == "end_turn"
+        for _ in range(3):
+            await client.list_sessions()
+        assert not handle.done
+        go_on.set()
+        assert "end one " in (await handle.result()).text
         assert load.answered.is_set()
         count = len(client.updates)
         await client.list_sessions()
