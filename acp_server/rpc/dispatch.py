@@ -18,13 +18,7 @@ from oslash.either import Left
 
 from acp_server.rpc.errors import RpcError
 from acp_server.rpc.failures import FailureLog
-from acp_server.rpc.table import (
-    Handler,
-    MethodTable,
-    NotificationHandler,
-    Params,
-    RequestContext,
-)
+from acp_server.rpc.table import Handler, MethodTable, Params, RequestContext
 
 LibraryMethod = Callable[[RequestContext, Params], Awaitable[Result]]
 
@@ -40,11 +34,8 @@ class Dispatcher:
     """
 
     def __init__(self, table: MethodTable, failures: FailureLog) -> None:
-        # A notification that carries an id is a request: carried out, and answered (B29).
-        answered = {name: _answering(handler) for name, handler in table.notifications.items()}
         self._methods = {
-            name: _library_method(handler, failures)
-            for name, handler in {**answered, **table.requests}.items()
+            name: _library_method(handler, failures) for name, handler in table.requests.items()
         }
 
     async def dispatch(self, context: RequestContext, params: Params) -> dict[str, Any]:
@@ -64,16 +55,6 @@ class Dispatcher:
             raise _rpc_error_from_result(outcome._error, context.method, self._methods)  # noqa: SLF001 - its only access
         result: dict[str, Any] = outcome._value.result  # noqa: SLF001 - its only access
         return result
-
-
-def _answering(handler: NotificationHandler) -> Handler:
-    async def call(_context: RequestContext, params: Params) -> dict[str, Any]:
-        done = handler(params)
-        if inspect.isawaitable(done):
-            await done
-        return {}
-
-    return call
 
 
 def _library_method(handler: Handler, failures: FailureLog) -> LibraryMethod:

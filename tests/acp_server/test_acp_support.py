@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acp_server.agents.agent import Agent
+from acp_server.agents.sign_in import AuthMethod, SignIn
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpError
 from acp_server.testing.sdk_oracle import (
@@ -76,7 +77,12 @@ async def drive(turn: Turn) -> None:
 
 def everything() -> Agent:
     """Return an agent that declares all that can be declared."""
-    return Agent("all", drive, takes_audio=True)
+
+    async def sign_in(_method: str) -> None:
+        return
+
+    account = SignIn((AuthMethod("key", "A key"),), sign_in)
+    return Agent("all", drive, takes_audio=True, sign_in=account)
 
 
 async def served(agent: Agent) -> set[str]:

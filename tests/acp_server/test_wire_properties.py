@@ -199,7 +199,12 @@ async def test_a_request_cancel_covers_that_prompt_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.case("W7")
-async def test_a_cancelled_load_is_answered_so_and_the_session_loads_again(tmp_path: Path) -> None:
+async def test_a_cancelled_load_is_answered_so_and_the_session_loads_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_args: object, **_options: object) -> Any:
+        await anyio.sleep_forever()
+
     backend = open_store("memory:")
     async with running_server(WAITS, store=backend) as client:
         session_id = await client.new_session(tmp_path)
@@ -213,9 +218,11 @@ async def test_a_cancelled_load_is_answered_so_and_the_session_loads_again(tmp_p
         }
         cancel = {"method": "$/cancel_request", "params": {"requestId": "load"}}
         both = [load, {"jsonrpc": "2.0", **cancel}]
+        monkeypatch.setattr(backend, "load_stored", never)
         await client.send_raw(b"".join(orjson.dumps(frame) + b"\n" for frame in both))
         answer = await client.wait_for_frame(lambda frame: frame.get("id") == "load")
         assert answer["error"]["code"] == -32800
+        monkeypatch.undo()
         await client.load_session(session_id, tmp_path)
         assert client.transcript.text == "hello"
 
