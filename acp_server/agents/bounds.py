@@ -1,8 +1,8 @@
 """Bounds on what one call may hand over: the client and the model see the same, cut, with a note.
 
-A result keeps the first and the last half of `MAX_TEXT_BYTES`; between them stands how much was
-left out and how large it was. With every character escaped (6 bytes for one) and an image beside
-it, a frame of a call stays below 1 MiB (Z20, B77).
+A result keeps as much of its head as of its tail; between them stands how much was left out and
+how large it was. The note counts, so that to bound twice is to bound once. With every character
+escaped (6 bytes for one) and an image beside it, a frame of a call stays below 1 MiB (Z20, B77).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from acp_server.agents.content import clean_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     Block = dict[str, Any]
 
@@ -29,6 +29,15 @@ MAX_DIFF_BYTES = 65_536
 MAX_INPUT_BYTES = 65_536
 """A call's arguments, or its raw output, as JSON: larger ones are not shown on the card."""
 
+MAX_TITLE_BYTES = 4096
+"""Title of a card or of a session."""
+
+MAX_TODO_BYTES = 65_536
+"""Texts of one todo list; longer ones are cut evenly."""
+
+_NOTE_BYTES = 80
+"""Room for the note: its words, and two numbers of any size that fits into memory."""
+
 _BLOCK_OVERHEAD = 64
 """What a block costs beside its text, so that a million tiny blocks are bounded, too."""
 
@@ -40,14 +49,15 @@ def bounded_text(text: str, limit: int = MAX_TEXT_BYTES) -> str:
 
     Args:
         text: Any text; lone surrogates come out as U+FFFD.
-        limit: Bytes of UTF-8 that are kept at most, the note not counted.
+        limit: Bytes of UTF-8 at most, the note included; with a limit smaller than a note, that
+            note alone.
     """
     if len(text) * 4 <= limit:
         return clean_text(text)
     size = utf8_size(text)
     if size <= limit:
         return clean_text(text)
-    half = limit // 2
+    half = max(0, limit - _NOTE_BYTES) // 2
     # Only the ends are ever encoded: the whole may be large. A cut character falls away.
     head = clean_text(text[:half]).encode()[:half].decode(errors="ignore")
     tail = ""
@@ -61,15 +71,27 @@ def bounded_blocks(blocks: Iterable[Mapping[str, Any]]) -> list[Block]:
     """Return result blocks within the bounds; what does not fit is a text that says so."""
     budget = _Budget()
     bounded: list[Block] = []
+    last: Mapping[str, Any] = {}
     left_out = 0
     for block in blocks:
-        if budget.text <= 0:
-            left_out += 1
-        else:
+        if budget.text > 0:
             bounded.append(budget.fit(block))
-    if left_out:
+        else:
+            left_out += 1
+            last = block
+    if left_out == 1 and _is_note(last):
+        bounded.append(dict(last))
+    elif left_out:
         bounded.append(_text(f"[... {left_out} more blocks left out ...]"))
     return bounded
+
+
+def bounded_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts of a list, each cut to its share if they are too long together."""
+    if sum(map(utf8_size, texts)) <= MAX_TODO_BYTES:
+        return [clean_text(text) for text in texts]
+    share = MAX_TODO_BYTES // len(texts)
+    return [bounded_text(text, share) for text in texts]
 
 
 def shown_json(value: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -134,6 +156,11 @@ class _Budget:
     def _placeholder(self, text: str) -> Block:
         self.text -= len(text) + _BLOCK_OVERHEAD
         return _text(text)
+
+
+def _is_note(block: Mapping[str, Any]) -> bool:
+    """Return whether a block may be the note of an earlier cut: it costs nothing to keep it."""
+    return block.get("type") == "text" and len(str(block.get("text"))) <= _NOTE_BYTES
 
 
 def _text(text: str) -> Block:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from acp_server.agents.bounds import (
     MAX_DIFF_BYTES,
+    MAX_TITLE_BYTES,
     bounded_blocks,
     bounded_text,
     shown_json,
@@ -35,8 +36,6 @@ KINDS: Final = frozenset(
     }
 )
 """ACP tool kinds: what a client chooses the card's icon by."""
-
-_MAX_TITLE_BYTES: Final = 4096
 
 
 class CallCard:
@@ -126,7 +125,7 @@ class CallCard:
         view: dict[str, Any]
         if self._terminal is not None or self._console:
             return self._terminal_view()
-        title = bounded_text(self.title, _MAX_TITLE_BYTES)
+        title = bounded_text(self.title, MAX_TITLE_BYTES)
         if self._diffs:
             view = {"type": "diff-call", "title": title, "diffs": list(self._diffs)}
         else:
@@ -165,7 +164,7 @@ class CallCard:
     # -- inside -----------------------------------------------------------------------------
 
     def _terminal_view(self) -> dict[str, Any]:
-        title = bounded_text(self.title, _MAX_TITLE_BYTES)
+        title = bounded_text(self.title, MAX_TITLE_BYTES)
         view: dict[str, Any] = {"type": "terminal-call", "title": title}
         if self._description:
             view["description"] = self._description

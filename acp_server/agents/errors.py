@@ -13,6 +13,9 @@ AgentsError
 
 from __future__ import annotations
 
+MAX_FAILURE_CHARS = 2000
+"""How much of what a provider says about a failure is kept."""
+
 
 class AgentsError(Exception):
     """Base of the errors that this room raises."""
@@ -124,6 +127,8 @@ class ModelError(AgentsError):
         self.aborted = aborted
         self.retryable = retryable
         self.retry_after_ms = retry_after_ms
+        # Some providers answer with a whole page; the user needs a sentence.
+        message = message[:MAX_FAILURE_CHARS]
         self.failure: dict[str, object] = {"message": message, "code": code}
         if status is not None:
             self.failure["status"] = status

@@ -24,6 +24,9 @@ class ModelRequest:
 class Model(Protocol):
     """A language model that streams one answer per request.
 
+    The messages of a request are the history as it is; `model_messages.model_messages` turns them
+    into what a provider takes.
+
     Attributes:
         provider: Non-empty name of the provider, recorded as provenance.
         name: Non-empty name of the model.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
+from acp_server.agents.bounds import MAX_TITLE_BYTES, bounded_text, bounded_texts
 from acp_server.agents.call_card import CallCard
 from acp_server.agents.content import MAX_DELTA_CHARS, clean_text, pieces, text_of
 from acp_server.agents.elicitation import UrlVisit
@@ -44,7 +45,9 @@ class Turn:
     """One turn, as its agent sees it.
 
     Every coroutine method raises `TurnClosedError` after the turn's end and anyio's cancellation
-    when the turn is cancelled. A turn and its methods belong to one event loop.
+    when the turn is cancelled. A turn and its methods belong to one event loop, which serves all
+    sessions of the process: what burns CPU, a large diff for example, belongs into
+    `anyio.to_process.run_sync(..., cancellable=True)`, where a cancel can end it.
 
     Attributes:
         prompt: Text of the prompt: its text blocks, joined.
@@ -121,18 +124,20 @@ class Turn:
             items: The whole list: texts (`pending`) or `(text, status)` pairs with status
                 `pending`, `in_progress` or `completed`. An empty list clears the plan.
         """
+        pairs = [(item, "pending") if isinstance(item, str) else item for item in items]
+        texts = bounded_texts([text for text, _status in pairs])
+        statuses = [status for _text, status in pairs]
         todos = [
-            {"content": clean_text(item), "status": "pending"}
-            if isinstance(item, str)
-            else {"content": clean_text(item[0]), "status": item[1]}
-            for item in items
+            {"content": text, "status": status}
+            for text, status in zip(texts, statuses, strict=True)
         ]
         self._log.append("todo/write", {"todos": todos})
         await self._breathe()
 
     async def title(self, title: str) -> None:
         """Name the session, as its list shows it."""
-        data = {"title": clean_text(title), "messageSeqs": [], "source": {"kind": "agent"}}
+        title = bounded_text(title, MAX_TITLE_BYTES)
+        data = {"title": title, "messageSeqs": [], "source": {"kind": "agent"}}
         self._log.append("session/title", data)
         await self._breathe()
 

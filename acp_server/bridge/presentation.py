@@ -1,6 +1,7 @@
 """Neutral card views to the fields of ACP tool calls (contract 6.6).
 
-A view says what a tool wants shown; this module alone knows how ACP shows it. Pure functions.
+A view says what a tool wants shown; this module alone knows how ACP shows it. Pure functions. What
+our own agents store is bounded already; the same bounds hold here for logs that others wrote.
 """
 
 from __future__ import annotations
@@ -8,6 +9,13 @@ from __future__ import annotations
 import os.path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from acp_server.agents.bounds import (
+    MAX_DIFF_BYTES,
+    bounded_blocks,
+    bounded_text,
+    shown_json,
+    utf8_size,
+)
 from acp_server.agents.call_card import KINDS
 from acp_server.bridge.json_objects import object_or_none
 from acp_server.wire import blocks, content
@@ -48,7 +56,8 @@ def call_fields(
 def unknown_call_fields(name: str, arguments: str) -> Fields:
     """Return the card of a call that no view and no presenter describes."""
     fields: Fields = {"title": name or "tool", "kind": "other"}
-    raw_input = object_or_none(arguments)
+    parsed = object_or_none(arguments)
+    raw_input = None if parsed is None else shown_json(parsed)
     if raw_input is not None:
         fields["rawInput"] = raw_input
     return fields
@@ -89,7 +98,7 @@ def result_fields(
     if view is None or failed:
         shown = [] if call_type == "diff-call" and not failed else _wire_content(content)
     elif view_type == "diff-result":
-        shown = [_diff(diff) for diff in view["diffs"]]
+        shown = _diffs(view["diffs"])
     else:
         shown = _wire_content(view.get("content", content))
     if shown:
@@ -123,7 +132,7 @@ def _diff_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
         "kind": "edit",
     }
     if diffs:
-        fields["content"] = [_diff(diff) for diff in diffs]
+        fields["content"] = _diffs(diffs)
     if locations:
         fields["locations"] = locations
     return fields
@@ -161,7 +170,7 @@ def _terminal_result(
     """
     if named and terminals != "none":
         return {}
-    output = view.get("output", "")
+    output = bounded_text(view.get("output", ""))
     if terminals != "meta":
         fenced = f"```console\n{output.rstrip(chr(10))}\n```"
         return {"content": [blocks.content_item(blocks.text_block(fenced))]}
@@ -183,12 +192,15 @@ def _locations(view: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _diff(diff: Mapping[str, Any]) -> dict[str, Any]:
-    return blocks.diff_item(diff["path"], diff["oldText"], diff["newText"])
+def _diffs(diffs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    size = sum(utf8_size(diff["newText"]) + utf8_size(diff["oldText"] or "") for diff in diffs)
+    if size > MAX_DIFF_BYTES:
+        return _wire_content([blocks.text_block(f"[diffs left out: {size} bytes]")])
+    return [blocks.diff_item(diff["path"], diff["oldText"], diff["newText"]) for diff in diffs]
 
 
 def _wire_content(shown: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [blocks.content_item(_wire_block(block)) for block in shown]
+    return [blocks.content_item(_wire_block(block)) for block in bounded_blocks(shown)]
 
 
 def _wire_block(block: Mapping[str, Any]) -> Mapping[str, Any]:

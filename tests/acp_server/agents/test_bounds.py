@@ -11,8 +11,10 @@ from acp_server.agents.bounds import (
     MAX_BINARY_CHARS,
     MAX_INPUT_BYTES,
     MAX_TEXT_BYTES,
+    MAX_TODO_BYTES,
     bounded_blocks,
     bounded_text,
+    bounded_texts,
     shown_json,
     utf8_size,
 )
@@ -37,8 +39,8 @@ def test_a_text_of_just_the_limit_stays_as_it_is() -> None:
 def test_a_long_text_keeps_head_and_tail_around_its_size() -> None:
     text = "a" * 100_000 + "z" * 100_000
     cut = bounded_text(text)
-    left_out = 200_000 - MAX_TEXT_BYTES
-    half = MAX_TEXT_BYTES // 2
+    half = (MAX_TEXT_BYTES - 80) // 2
+    left_out = 200_000 - 2 * half
     note = f"\n[... {left_out} of 200000 bytes left out ...]\n"
     assert cut == "a" * half + note + "z" * half
 
@@ -62,6 +64,29 @@ def test_a_cut_falls_on_character_borders(text: str, limit: int) -> None:
     assert text.endswith(tail)
     assert size == utf8_size(text)
     assert utf8_size(head) + utf8_size(tail) == size - left_out <= limit
+
+
+@given(
+    text=st.text(alphabet=st.characters(codec="utf-8"), max_size=900), limit=st.integers(80, 400)
+)
+def test_to_bound_twice_is_to_bound_once(text: str, limit: int) -> None:
+    once = bounded_text(text, limit)
+    assert utf8_size(once) <= max(limit, utf8_size(text) if utf8_size(text) <= limit else limit)
+    assert bounded_text(once, limit) == once
+
+
+@given(sizes=st.lists(st.integers(0, 40_000), max_size=6))
+def test_to_bound_blocks_twice_is_to_bound_them_once(sizes: list[int]) -> None:
+    once = bounded_blocks({"type": "text", "text": "é" * size} for size in sizes)
+    assert bounded_blocks(once) == once
+
+
+def test_a_long_todo_list_is_cut_evenly() -> None:
+    texts = ["a" * 100_000, "b", "c" * 100_000]
+    cut = bounded_texts(texts)
+    assert sum(map(len, cut)) <= MAX_TODO_BYTES
+    assert cut[1] == "b"
+    assert bounded_texts(["a", "b"]) == ["a", "b"]
 
 
 def test_lone_surrogates_come_out_replaced() -> None:
