@@ -25,9 +25,9 @@ from persistence.records import (
     is_turn_end,
     parse_json,
 )
+from persistence.refusals import is_refusal
 from persistence.seam import SessionSummary, StoredLog
 from session_core import (
-    LegacyVocabularyError,
     SessionCoreError,
     SessionHeader,
     pack_records,
@@ -296,9 +296,7 @@ class _LogReading:
 
     def _refuse_if_committed(self, rest: Sequence[EventRow], error: BadRecordError) -> None:
         """Refuse the log if what is unreadable was once committed; `rest` starts with it."""
-        # Removed vocabulary is refused wherever it stands: it is no damage (contract 5.3).
-        is_legacy = isinstance(error.__cause__, LegacyVocabularyError)
-        if is_legacy or any(row.crc is not None or _is_turn_end(row) for row in rest):
+        if is_refusal(error) or any(row.crc is not None or _is_turn_end(row) for row in rest):
             raise CorruptLogError(
                 self._session_id, error.reason, seq=self._decoder.next_seq
             ) from error
