@@ -1,5 +1,6 @@
 """The model loop: what a stream becomes, what fails it, and what a request holds (Z5, Z12, Z38)."""
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from acp_server.agents.model import ModelRequest, StreamChunk
 from acp_server.agents.model_loop import ModelLoop
 from acp_server.agents.model_messages import model_messages
 from acp_server.agents.tool_call import ToolCall
-from acp_server.agents.tools import Tool
+from acp_server.agents.tools import WORKSPACE_TOOLS, Tool
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, AcpError
 from acp_server.testing.server import running_server
@@ -352,6 +353,36 @@ async def test_one_step_cut_by_max_tokens_makes_the_whole_turn_so() -> None:
     model = Model([call("1"), CALLS], [delta("so"), finish("max-tokens")])
     _, _, ended = await talked(model, "hi")
     assert ended == "max_tokens"
+
+
+@pytest.mark.case("B82")
+async def test_a_todo_call_is_a_plan_if_its_list_is_one_and_fails_otherwise() -> None:
+    lists: list[Any] = [
+        [{"content": "a", "status": "pending"}, {"content": "", "status": "completed"}],
+        "a, b",
+        [{"status": "pending"}],
+        [{"content": "a", "status": 5}],
+        [{"content": "a", "status": "blocked"}],
+        None,
+        [{"content": str(n), "status": "in_progress"} for n in range(500)],
+        [],
+    ]
+    calls = [
+        call(str(n), name="todo_write", arguments=json.dumps({"todos": todos}), index=n)
+        for n, todos in enumerate(lists)
+    ]
+    loop = ModelLoop(Model([*calls, CALLS]), WORKSPACE_TOOLS)
+    async with running_server(Agent("loop", loop.drive)) as client:
+        session_id = await client.new_session("/w")
+        assert (await client.prompt(session_id, "go")).stop_reason == "end_turn"
+        transcript = client.transcript
+    assert [len(plan.entries) for plan in transcript.plans] == [2, 500, 0]
+    assert [card.status for card in transcript.cards] == [
+        "completed",
+        *["failed"] * 5,
+        "completed",
+        "completed",
+    ]
 
 
 # -- Z12 ------------------------------------------------------------------------------------

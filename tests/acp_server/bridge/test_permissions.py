@@ -9,10 +9,15 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import PermissionDenied
 from acp_server.agents.turn import Turn
+from acp_server.bridge.cards import ToolCards
+from acp_server.bridge.client_port import SessionClient
+from acp_server.rpc.errors import ConnectionClosedError
 from acp_server.testing import AcpClient
 from acp_server.testing.server import running_server
+from acp_server.wire.handshake import ClientCapabilities
 from persistence import open_store
 from persistence.seam import SessionBackend
+from session_core import Session, SessionId
 
 Command = tuple[str, str | None]
 """A tool's name, and what a grant would cover."""
@@ -225,6 +230,25 @@ async def test_an_answer_that_is_none_leaves_the_call_unrun(answer: Any) -> None
         client.checker.violations.clear()  # the client's own answers are what is wrong here
     assert [event["outcome"] for event in decided] == ["unavailable"]
     assert commands.went == ["refused"]
+
+
+class DeadPeer:
+    """A connection that is gone."""
+
+    async def request(self, *_given: Any, **_options: Any) -> Any:
+        raise ConnectionClosedError
+
+
+@pytest.mark.case("M3")
+async def test_a_dead_connection_leaves_the_question_unanswered() -> None:
+    cards = ToolCards("/w")
+    session = Session(SessionId("s"))
+    session.append("turn/start", {"turn": 1, "trigger": {"kind": "config"}})
+    session.append("step/start", {"turn": 1, "step": 1})
+    view = {"type": "generic-call", "title": "t"}
+    cards.on_card(session.append("tool/card", {"turn": 1, "step": 1, "callId": "c", "view": view}))
+    client = SessionClient(DeadPeer(), "s", ClientCapabilities(), cards)  # type: ignore[arg-type]
+    assert await client.request_permission("c") == "unavailable"
 
 
 def rules(preset: str, kind: str, went: Sequence[str]) -> Any:

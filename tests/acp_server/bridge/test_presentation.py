@@ -510,3 +510,28 @@ def test_a_plan_is_the_whole_list_in_order_with_medium_priority() -> None:
         {"sessionUpdate": "plan", "entries": []},
     ]
     assert log.live == log.replayed() == plans
+
+
+# -- logs that others wrote -----------------------------------------------------------------
+
+
+@pytest.mark.case("B77")
+def test_cards_of_a_foreign_log_are_bounded_like_our_own() -> None:
+    huge = "x" * 3_000_000
+    log = Log()
+    for number, (name, arguments) in enumerate(
+        [
+            ("unknown", {"content": huge}),
+            ("write", {"path": "/w/a", "content": huge}),
+            ("edit", {"path": "/w/a", "old_string": huge, "new_string": "y"}),
+            ("bash", {"command": "ls"}),
+        ]
+    ):
+        log.call(name, orjson.dumps(arguments).decode(), call_id=f"c{number}")
+        log.result(text(huge), call_id=f"c{number}")
+    log.card({"type": "terminal-call", "title": "t"}, call_id="t")
+    log.call(call_id="t")
+    log.card({"type": "terminal-result", "output": huge}, call_id="t")
+    log.result(call_id="t")
+    for updates in (log.live, log.replayed()):
+        assert max(len(orjson.dumps(update)) for update in updates) < 1 << 18
