@@ -7,6 +7,8 @@ from typing import Any, Final
 import pytest
 
 from acp_server.agents.agent import Agent
+from acp_server.agents.options import Choice, SelectOption
+from acp_server.agents.sign_in import AuthMethod, SignIn
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, AcpError
 from acp_server.testing.server import running_server
@@ -64,10 +66,17 @@ async def say(turn: Turn) -> None:
     await turn.text("hi")
 
 
+async def sign_in(_method: str) -> None:
+    return
+
+
 AGENTS: Final = [
     Agent("takes the usual", say),
     Agent("takes all", say, takes_images=True, takes_audio=True, takes_resources=True),
     Agent("takes text", say, takes_images=False, takes_audio=False, takes_resources=False),
+    Agent("signs in", say, sign_in=SignIn((AuthMethod("key", "A key"),), sign_in)),
+    Agent("has no modes", say, modes=()),
+    Agent("has options", say, options=(SelectOption("size", "Size", (Choice("s"), Choice("l"))),)),
 ]
 
 
@@ -83,7 +92,7 @@ async def capabilities_of(client: AcpClient) -> Capabilities:
 async def params_of(client: AcpClient, method: str, cwd: Path) -> Params:
     """Return right params for a method, over a stored session where it needs one."""
     if method == "authenticate":
-        return {"methodId": "any"}
+        return {"methodId": "key"}
     if method == "session/new":
         return {"cwd": str(cwd), "mcpServers": []}
     if method in ("session/list", "logout"):
@@ -119,6 +128,25 @@ async def test_a_method_is_served_just_if_it_is_advertised(agent: Agent, tmp_pat
 
 
 @pytest.mark.case("W12")
+async def test_nothing_but_the_sign_in_is_served_before_it_where_one_is_declared(
+    tmp_path: Path,
+) -> None:
+    agent = next(agent for agent in AGENTS if agent.sign_in is not None)
+    async with running_server(agent) as client:
+        opened = await client.initialize({})
+        assert opened["authMethods"] == [{"id": "key", "name": "A key"}]
+        opening = {"cwd": str(tmp_path), "mcpServers": []}
+        assert await refusal(client, "session/new", opening) == -32000
+        assert await refusal(client, "authenticate", {"methodId": "other"}) == INVALID_PARAMS
+        await client.authenticate("key")
+        assert await client.new_session(tmp_path)
+        assert await client.request("logout", {}) == {}
+        assert await refusal(client, "session/new", opening) == -32000
+        await client.authenticate("key")
+        assert await client.new_session(tmp_path)
+
+
+@pytest.mark.case("W12")
 async def test_what_no_stable_version_has_is_not_found() -> None:
     async with running_server(AGENTS[0]) as client:
         for method in UNSTABLE:
@@ -130,6 +158,7 @@ async def test_modes_and_options_can_be_set_just_if_a_session_reports_them(
     agent: Agent, tmp_path: Path
 ) -> None:
     async with running_server(agent) as client:
+        await client.authenticate("key")
         opened = await client.request(
             "session/new", {"cwd": str(tmp_path), "mcpServers": []}, checked=True
         )
@@ -168,6 +197,7 @@ BASELINE: Final[tuple[Params, ...]] = (
 @pytest.mark.parametrize("agent", AGENTS, ids=named)
 async def test_a_block_is_taken_just_if_it_is_advertised(agent: Agent, tmp_path: Path) -> None:
     async with running_server(agent) as client:
+        await client.authenticate("key")
         taken = (await capabilities_of(client))["promptCapabilities"]
         assert taken.keys() == BLOCKS.keys()
         session_id = await client.new_session(tmp_path)
@@ -194,6 +224,7 @@ async def test_every_key_that_is_there_means_support() -> None:
     async with running_server(AGENTS[0]) as client:
         capabilities = await capabilities_of(client)
         assert capabilities["loadSession"] is True
+        assert (await client.initialize({}))["authMethods"] == []  # some show a login for any
         # A client takes a key for support, whatever stands behind it.
         for name, marker in capabilities["sessionCapabilities"].items():
             assert isinstance(marker, dict), name

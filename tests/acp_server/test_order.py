@@ -69,11 +69,20 @@ async def test_an_unknown_session_is_named_by_each_method_and_nothing_is_created
         text = [{"type": "text", "text": "hi"}]
         asked: dict[str, dict[str, Any]] = {
             "session/load": opening,
+            "session/resume": opening,
             "session/prompt": {"sessionId": UNKNOWN, "prompt": text},
+            "session/set_mode": {"sessionId": UNKNOWN, "modeId": "ask"},
+            "session/set_config_option": {
+                "sessionId": UNKNOWN,
+                "configId": "mode",
+                "value": "ask",
+            },
         }
         for method, params in asked.items():
             error = await error_of(client, method, params)
             assert (error.code, error.data) == (-32002, {"sessionId": UNKNOWN}), method
+        assert await client.close_session(UNKNOWN) == {}
+        assert await client.delete_session(UNKNOWN) == {}
         before = len(client.frames)
         await client.cancel(UNKNOWN)
         assert await client.list_sessions() == {"sessions": []}
@@ -96,6 +105,7 @@ async def test_a_session_is_there_after_a_kill_once_it_has_had_a_turn(tmp_path: 
         assert [row["sessionId"] for row in rows] == [used]
         opening = {"sessionId": empty, "cwd": str(tmp_path), "mcpServers": []}
         assert (await error_of(client, "session/load", opening)).code == -32002
+        assert (await error_of(client, "session/resume", opening)).code == -32002
         await client.load_session(used, tmp_path)
         assert client.transcript.text == "remember me"
 
@@ -129,6 +139,24 @@ async def test_nothing_names_a_session_before_the_response_that_introduces_it(
         variants = {frame["params"]["update"]["sessionUpdate"] for frame in of_it[1:]}
         assert variants
         assert variants <= OUT_OF_TURN
+
+
+@pytest.mark.case("B17", "B49", "W8")
+async def test_a_resumed_session_shows_no_history_and_nothing_before_its_response(
+    tmp_path: Path,
+) -> None:
+    backend = open_store("memory:")
+    async with running_server(ECHO, store=backend) as client:
+        session_id = await client.new_session(tmp_path)
+        await client.prompt(session_id, "long ago")
+    async with running_server(ECHO, store=backend, series=1) as client:
+        before = len(client.frames)
+        await client.resume_session(session_id, tmp_path)
+        await client.list_sessions()
+        answers = [f.data for f in client.frames[before:] if f.sender == "agent"]
+        assert b'"result"' in answers[0]
+        assert {seen.update["sessionUpdate"] for seen in client.updates} <= OUT_OF_TURN
+        assert (await client.prompt(session_id, "now")).text == "now"
 
 
 class SlowPipe:
