@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acp_server.cli.usage import PROGRAM, USAGE_ERROR, UsageError, default_store
 from acp_server.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PROGRAM = "acp-server"
-USAGE_ERROR = 2
+COMMANDS = ("serve", "demo", "sessions")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM}: Windows is not supported; use WSL", file=sys.stderr)  # noqa: T201 - the one answer there
         return USAGE_ERROR
     arguments = sys.argv[1:] if argv is None else list(argv)
-    if not arguments or arguments[0] not in ("serve", "demo", "-h", "--help", "--version"):
+    if not arguments or arguments[0] not in (*COMMANDS, "-h", "--help", "--version"):
         # `acp-server --agent X` is what editors have in their configuration.
         arguments.insert(0, "serve")
     options = _parser().parse_args(arguments)
@@ -35,10 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
 
 
-class UsageError(Exception):
-    """A command line that cannot be carried out; the message says why."""
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM, description="Durable agent sessions over the Agent Client Protocol."
@@ -47,20 +43,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     _add_serve(commands.add_parser("serve", help="serve a client on stdin and stdout (default)"))
     _add_demo(commands.add_parser("demo", help="play a talk with the server and show it"))
+    _add_sessions(commands.add_parser("sessions", help="look at stored sessions and move them"))
     return parser
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
-    environment = os.environ
-    parser.add_argument(
-        "--store",
-        default=environment.get("ACP_SERVER_STORE"),
-        metavar="KIND:PATH",
-        help="where sessions are kept: jsonl:PATH or memory: (default: the user's data directory)",
-    )
+    _add_store(parser)
     parser.add_argument(
         "--agent",
-        default=environment.get("ACP_SERVER_AGENT", "demo"),
+        default=os.environ.get("ACP_SERVER_AGENT", "demo"),
         metavar="NAME",
         help="demo, script:FILE, module:attribute or file.py:attribute (default: %(default)s)",
     )
@@ -76,6 +67,49 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--frames", action="store_true", help="show the frames too")
     parser.set_defaults(run=_run_demo)
+
+
+def _add_sessions(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    an_id = "a session: its id, a unique beginning of it, or 'latest'"
+
+    listing = commands.add_parser("list", help="show stored sessions, the latest first")
+    listing.add_argument("--cwd", metavar="DIR", help="only sessions of this directory")
+    listing.add_argument("--limit", type=int, metavar="N", help="at most so many")
+
+    importing = commands.add_parser("import", help="store session logs that are files")
+    importing.add_argument("files", nargs="+", metavar="FILE", help="a log, one record a line")
+    importing.add_argument("--id", help="store it under this id instead of its own")
+    importing.add_argument("--cwd", metavar="DIR", help="store it for this directory instead")
+
+    converting = commands.add_parser("convert", help="copy sessions into another store")
+    converting.add_argument("ids", nargs="*", metavar="ID", help=an_id)
+    converting.add_argument("--all", action="store_true", help="every session")
+    converting.add_argument("--to", required=True, metavar="KIND:PATH", help="the other store")
+
+    verifying = commands.add_parser("verify", help="check every byte of sessions")
+    verifying.add_argument("ids", nargs="*", metavar="ID", help=f"{an_id} (default: every one)")
+
+    for command in (listing, importing, converting, verifying):
+        _add_store(command)
+        command.add_argument("--json", action="store_true", help="one JSON object a line")
+        command.set_defaults(run=_run_sessions)
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store",
+        default=os.environ.get("ACP_SERVER_STORE"),
+        metavar="KIND:PATH",
+        help="where sessions are kept: jsonl:PATH, sqlite:PATH or memory: "
+        "(default: the user's data directory)",
+    )
+
+
+def _run_sessions(options: argparse.Namespace) -> int:
+    from acp_server.cli import sessions  # noqa: PLC0415 - not for --help
+
+    return sessions.run(options)
 
 
 def _run_serve(options: argparse.Namespace) -> int:
@@ -96,7 +130,7 @@ def _run_serve(options: argparse.Namespace) -> int:
         agent = load_agent(options.agent)
     except AgentsError as error:
         raise UsageError(str(error)) from error
-    store = options.store or f"jsonl:{_default_store()}"
+    store = options.store or default_store()
     return anyio.run(serve_stdio, ServerConfig(agent=agent, store=store), transport)
 
 
@@ -121,9 +155,3 @@ def _set_up_logging(level: str | None, file: Path | None) -> None:
     for handler in root.handlers:
         handler.setFormatter(form)
     root.setLevel((level or "info").upper())
-
-
-def _default_store() -> str:
-    import platformdirs  # noqa: PLC0415 - only without --store
-
-    return platformdirs.user_data_dir("acp-session-server", appauthor=False)
