@@ -51,10 +51,13 @@ class PendingPrompt:
     Attributes:
         blocks: The prompt.
         command: Run in its turn's place, for a prompt that is a command.
+        answered: Set when the client has its answer, if anybody sees to that: the next turn waits
+            for it, so that nothing of it comes before.
     """
 
     blocks: Sequence[Mapping[str, Any]]
     command: Callable[[], Awaitable[None]] | None = None
+    answered: anyio.Event | None = None
     _done: anyio.Event = field(default_factory=anyio.Event)
     _outcome: TurnOutcome | None = None
 
@@ -116,7 +119,7 @@ class TurnRunner:
         self._idle.set()
         self._disposed = False
         self._recorder = HeaderRecorder()
-        self._command_scope: anyio.CancelScope | None = None
+        self._interruptible: anyio.CancelScope | None = None
         self._unsaid: list[LogEntry] = []
         self._has_title = False
 
@@ -250,8 +253,8 @@ class TurnRunner:
     def _cancel_active(self) -> None:
         if self._active is not None:
             self._active.cancel()
-        elif self._command_scope is not None:
-            self._command_scope.cancel()
+        elif self._interruptible is not None:
+            self._interruptible.cancel()
 
     async def _drain(self) -> None:
         try:
@@ -265,6 +268,8 @@ class TurnRunner:
                     self._disposed = True
                     self._drop_queue(outcome)
                 prompt.resolve(outcome)
+                if prompt.answered is not None:
+                    await prompt.answered.wait()
         finally:
             self._active = self._active_prompt = None
             self._draining = False
@@ -274,12 +279,12 @@ class TurnRunner:
     async def _run_command(self, prompt: PendingPrompt) -> TurnOutcome:
         assert prompt.command is not None  # noqa: S101 - see _drain
         with anyio.CancelScope() as scope:
-            self._command_scope = scope
+            self._interruptible = scope
             try:
                 await prompt.command()
             except Exception:  # noqa: BLE001 - a fault of ours must not end the queue (B86)
                 _log.exception("a command of %s failed", self._session.id)
-        self._command_scope = None
+        self._interruptible = None
         for entry in self._unsaid:
             self._say(entry)
         self._unsaid.clear()
@@ -287,9 +292,9 @@ class TurnRunner:
 
     async def _run(self, prompt: PendingPrompt) -> TurnOutcome:
         with anyio.CancelScope() as scope:
-            self._command_scope = scope
+            self._interruptible = scope
             refusal = await self._settle_log()
-        self._command_scope = None
+        self._interruptible = None
         if scope.cancel_called:
             return CANCELLED
         if refusal is not None:

@@ -148,9 +148,11 @@ class OpenSession:
             return self.runner.submit(blocks)
         return self.runner.submit(blocks, partial(self._commands.run, line))
 
-    def owe_answer(self, context: RequestContext) -> None:
-        """Note that a prompt is to be answered before the session may be closed (Z29)."""
+    def owe_answer(self, context: RequestContext, prompt: PendingPrompt) -> None:
+        """Note that a prompt is to be answered before the next one runs, or the session closes."""
         self._owed += 1
+        prompt.answered = anyio.Event()
+        context.after_response(prompt.answered.set)
         context.after_response(self._answered)
 
     async def answered(self) -> None:

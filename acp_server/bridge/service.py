@@ -6,10 +6,8 @@ in the order of their frames.
 
 from __future__ import annotations
 
-import os.path
-import posixpath
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from acp_server.agents.active_turn import CANCEL_GRACE_S
 from acp_server.agents.errors import RequestRefusedError
@@ -25,14 +23,18 @@ from acp_server.bridge.opening_warnings import (
     warnings_from_repair,
     warnings_from_servers,
 )
+from acp_server.bridge.params import (
+    parse_params,
+    require_content,
+    require_same_cwd,
+    stored_cwd,
+)
 from acp_server.bridge.session_rows import session_rows
 from acp_server.bridge.stop_reasons import stop_reason_from_end
 from acp_server.errors import rpc_error_from_store
 from acp_server.rpc.errors import RpcError
 from acp_server.rpc.table import Handler, MethodTable, Params, RequestContext
 from acp_server.wire import requests, results
-from acp_server.wire.errors import WireError
-from acp_server.wire.model import parse
 from persistence.errors import PersistenceError
 
 if TYPE_CHECKING:
@@ -45,15 +47,10 @@ if TYPE_CHECKING:
     from acp_server.agents.ids import IdSource
     from acp_server.bridge.capabilities import Handshake
     from acp_server.rpc.peer import Peer
-    from acp_server.wire.model import WireModel
     from persistence.coordinator import SessionPersistence
-    from session_core import Session, SessionHeader, SessionStore
-
-    ParamsT = TypeVar("ParamsT", bound=WireModel)
-
+    from session_core import Session, SessionStore
 
 _METHODS: Final = {
-    "authenticate": "authenticate",
     "session/new": "new_session",
     "session/load": "load_session",
     "session/resume": "resume_session",
@@ -65,7 +62,7 @@ _METHODS: Final = {
     "session/prompt": "prompt",
     "session/cancel": "cancel_by_request",
 }
-"""Each method of ACP with its handler; `logout` and extensions come from the agent."""
+"""Each method of ACP over sessions, with its handler."""
 
 
 class AcpService:
@@ -119,37 +116,16 @@ class AcpService:
             for method, extension in self._agent.extensions.items()
         }
         table |= {method: getattr(self, name) for method, name in _METHODS.items()}
-        if self._agent.sign_in is not None:
-            table["logout"] = self.logout
+        table |= self._account.methods()
         return MethodTable(requests=table, notifications={"session/cancel": self.cancel})
-
-    # -- the account ------------------------------------------------------------------------
-
-    async def authenticate(self, _context: RequestContext, params: Params) -> dict[str, Any]:
-        """`authenticate`: without declared methods any id is fine (Z27)."""
-        asked = _parse(requests.AuthenticateParams, params)
-        try:
-            await self._account.sign_in(asked.method_id)
-        except RequestRefusedError as error:
-            raise RpcError.invalid_params(error.detail) from error
-        return {}
-
-    async def logout(self, _context: RequestContext, params: Params) -> dict[str, Any]:
-        """`logout`: only of an agent that one signs in to."""
-        _parse(requests.LogoutParams, params)
-        try:
-            await self._account.sign_out()
-        except RequestRefusedError as error:
-            raise RpcError.invalid_params(error.detail) from error
-        return {}
 
     # -- opening ----------------------------------------------------------------------------
 
     async def new_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/new`: nothing is stored before the first turn."""
-        asked = _parse(requests.NewSessionParams, params)
+        asked = parse_params(requests.NewSessionParams, params)
         self._require_ready()
-        opened = self._sessions.create(_normal(asked.cwd))
+        opened = self._sessions.create(stored_cwd(asked.cwd))
         result = self._introduce(context, opened, asked)
         return {"sessionId": opened.session.id, **result}
 
@@ -163,7 +139,7 @@ class AcpService:
 
     async def list_sessions(self, _context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/list`: stored sessions, newest first, a page at a time (Z21)."""
-        asked = _parse(requests.ListSessionsParams, params)
+        asked = parse_params(requests.ListSessionsParams, params)
         try:
             page = await self._persistence.list(cwd=asked.cwd, cursor=asked.cursor)
         except PersistenceError as error:
@@ -175,7 +151,7 @@ class AcpService:
 
     async def close_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/close`: answered when nothing of the session is left here (Z29)."""
-        asked = _parse(requests.CloseSessionParams, params)
+        asked = parse_params(requests.CloseSessionParams, params)
         self._sessions.require_running()
         context.on_cancel(_carry_on)
         await self._sessions.close(asked.session_id)
@@ -183,7 +159,7 @@ class AcpService:
 
     async def delete_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/delete`: closed, then gone for good (Z29)."""
-        asked = _parse(requests.DeleteSessionParams, params)
+        asked = parse_params(requests.DeleteSessionParams, params)
         self._sessions.require_running()
         context.on_cancel(_carry_on)
         await self._sessions.delete(asked.session_id)
@@ -193,14 +169,14 @@ class AcpService:
 
     async def set_mode(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/set_mode`: the permission preset (Z11)."""
-        asked = _parse(requests.SetModeParams, params)
+        asked = parse_params(requests.SetModeParams, params)
         opened = await self._open_for_setting(context, asked.session_id)
         await opened.change_setting(MODE_OPTION_ID, asked.mode_id, by_mode=True)
         return {}
 
     async def set_config_option(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/set_config_option`: answered with the complete state (Z11)."""
-        asked = _parse(requests.SetConfigOptionParams, params)
+        asked = parse_params(requests.SetConfigOptionParams, params)
         opened = await self._open_for_setting(context, asked.session_id)
         await opened.change_setting(asked.config_id, asked.value, by_mode=False)
         return results.config_options_result(opened.config_options())
@@ -209,18 +185,18 @@ class AcpService:
 
     async def prompt(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/prompt`: answered when its turn has ended and is durable."""
-        asked = _parse(requests.PromptParams, params)
+        asked = parse_params(requests.PromptParams, params)
         self._require_ready()
         opened = await self._sessions.require_for_prompt(asked.session_id, context)
         if opened is None:
             return results.prompt_result("cancelled")
         blocks = [block.to_json() for block in asked.prompt]
-        self._require_content(blocks)
+        require_content(self._agent, blocks)
         try:
             pending = opened.submit(blocks)
         except QueueFullError as error:
             raise RpcError.internal(str(error)) from error
-        opened.owe_answer(context)
+        opened.owe_answer(context, pending)
         context.on_cancel(partial(opened.runner.cancel_prompt, pending))
         outcome = await pending.outcome()
         if self._agent.context_size is not None:
@@ -232,7 +208,7 @@ class AcpService:
 
     def cancel(self, params: Params) -> None:
         """`session/cancel`: the running turn and every prompt received before it (Z19)."""
-        self._sessions.cancel(_parse(requests.CancelParams, params).session_id)
+        self._sessions.cancel(parse_params(requests.CancelParams, params).session_id)
 
     async def cancel_by_request(self, _context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/cancel` sent as a request: cancelled all the same, and answered (B29)."""
@@ -248,9 +224,9 @@ class AcpService:
     async def _open(
         self, context: RequestContext, params: Params, *, replays: bool
     ) -> dict[str, Any]:
-        asked = _parse(requests.LoadSessionParams, params)
+        asked = parse_params(requests.LoadSessionParams, params)
         self._require_ready()
-        check_header = partial(_require_same_cwd, asked.cwd)
+        check_header = partial(require_same_cwd, asked.cwd)
         repaired = None
         async with self._sessions.alone_on(asked.session_id):
             known = self._sessions.get(asked.session_id)
@@ -307,28 +283,6 @@ class AcpService:
             return RpcError.auth_required()
         return RpcError.internal(f"turn failed: {outcome.message}")
 
-    def _require_content(self, blocks: Sequence[dict[str, Any]]) -> None:
-        """Refuse what the agent does not take, and a prompt that says nothing (Z13)."""
-        agent = self._agent
-        taken = {
-            "image": agent.takes_images,
-            "audio": agent.takes_audio,
-            "resource": agent.takes_resources,
-        }
-        for block in blocks:
-            if not taken.get(block["type"], True):
-                raise RpcError.invalid_params(f"prompt: this agent takes no {block['type']}")
-        if all(block["type"] == "text" and not block["text"].strip() for block in blocks):
-            detail = "prompt: it is empty"
-            raise RpcError.invalid_params(detail)
-
-
-def _parse(model: type[ParamsT], params: Params) -> ParamsT:
-    try:
-        return parse(model, params)
-    except WireError as error:
-        raise RpcError.invalid_params(str(error)) from error
-
 
 def _extension_handler(extension: Extension) -> Handler:
     async def handle(_context: RequestContext, params: Params) -> dict[str, Any] | None:
@@ -344,26 +298,10 @@ def _carry_on() -> None:
     """Do not stop half-way: what was asked for is as good as done, and is answered."""
 
 
-def _normal(cwd: str) -> str:
-    """Return the directory as it is stored: as sent, lexically normalized (Z21)."""
-    return posixpath.normpath(cwd)
-
-
-def _require_same_cwd(asked: str, header: SessionHeader) -> None:
-    """Refuse to open a session in another directory than its own (Z21)."""
-    stored = header.cwd
-    if stored is None:
-        detail = "cwd: the stored session has no working directory"
-        raise RpcError.invalid_params(detail)
-    if os.path.realpath(stored) != os.path.realpath(asked):
-        detail = f"cwd: the session belongs to {stored!r}, not {asked!r}"
-        raise RpcError.invalid_params(detail)
-
-
 def refusing(error: PersistenceError) -> MethodTable:
     """Return methods that all answer why the store cannot be used; the process stays up."""
 
     async def refuse(_context: RequestContext, _params: Params) -> dict[str, Any]:
         raise rpc_error_from_store(error)
 
-    return MethodTable(requests=dict.fromkeys(_METHODS, refuse))
+    return MethodTable(requests=dict.fromkeys(("authenticate", *_METHODS), refuse))

@@ -240,3 +240,11 @@ def test_a_name_that_no_prompt_could_call_is_refused() -> None:
             Command(name, "", nothing)
     with pytest.raises(ValueError, match="declared twice"):
         Agent("a", echo, commands=(Command("x", "", nothing), Command("x", "", nothing)))
+
+
+async def test_no_command_speaks_before_the_answer_to_the_one_before_it() -> None:
+    async with running_server(ECHO) as client:
+        session_id = await client.new_session("/tmp/w")
+        handles = [await client.start_prompt(session_id, f"/no-{n}") for n in range(5)]
+        texts = [(await handle.result()).text for handle in handles]
+        assert texts == [f"Error: unknown command: /no-{n}" for n in range(5)]

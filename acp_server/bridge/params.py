@@ -1,0 +1,72 @@
+"""What is asked of the params of a method beyond their shape (contract 6.2)."""
+
+from __future__ import annotations
+
+import os.path
+import posixpath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from acp_server.rpc.errors import RpcError
+from acp_server.wire.errors import WireError
+from acp_server.wire.model import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acp_server.agents.agent import Agent
+    from acp_server.rpc.table import Params
+    from acp_server.wire.model import WireModel
+    from session_core import SessionHeader
+
+    ParamsT = TypeVar("ParamsT", bound=WireModel)
+
+
+def parse_params(model: type[ParamsT], params: Params) -> ParamsT:
+    """Return the params as the model of their method.
+
+    Raises:
+        RpcError: They have another shape: -32602.
+    """
+    try:
+        return parse(model, params)
+    except WireError as error:
+        raise RpcError.invalid_params(str(error)) from error
+
+
+def stored_cwd(cwd: str) -> str:
+    """Return a directory as it is stored: as sent, lexically normalized (Z21)."""
+    return posixpath.normpath(cwd)
+
+
+def require_same_cwd(asked: str, header: SessionHeader) -> None:
+    """Return if the directory is that of the session, in whatever spelling (Z21).
+
+    Raises:
+        RpcError: It is another one: -32602, naming both.
+    """
+    stored = header.cwd
+    if stored is None:
+        detail = "cwd: the stored session has no working directory"
+        raise RpcError.invalid_params(detail)
+    if os.path.realpath(stored) != os.path.realpath(asked):
+        detail = f"cwd: the session belongs to {stored!r}, not {asked!r}"
+        raise RpcError.invalid_params(detail)
+
+
+def require_content(agent: Agent, blocks: Sequence[dict[str, Any]]) -> None:
+    """Return if the agent takes these blocks and they say anything (Z13).
+
+    Raises:
+        RpcError: It does not, or they do not: -32602.
+    """
+    taken = {
+        "image": agent.takes_images,
+        "audio": agent.takes_audio,
+        "resource": agent.takes_resources,
+    }
+    for block in blocks:
+        if not taken.get(block["type"], True):
+            raise RpcError.invalid_params(f"prompt: this agent takes no {block['type']}")
+    if all(block["type"] == "text" and not block["text"].strip() for block in blocks):
+        detail = "prompt: it is empty"
+        raise RpcError.invalid_params(detail)
