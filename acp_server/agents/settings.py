@@ -24,6 +24,7 @@ PermissionRule = Literal["ask", "allow", "refuse"]
 
 CONFIG_TRIGGER: Final = {"kind": "config"}
 _COMPLETED: Final = {"kind": "completed"}
+_READ: Final = frozenset({"permission/preset", "config/set", "user/message", "context/message"})
 _SOURCE: Final = {"kind": "plugin", "plugin": "permissions"}
 
 _MEANING: Final = {
@@ -167,7 +168,8 @@ class SessionSettings:
         inherited = self._session.header.seed_length or 0
         logged = self._preset
         for record in self._session.events.records():
-            if not isinstance(record, Event):
+            # A long log is passed in a load, and most of it is of no interest here.
+            if type(record) is not Event or record.type not in _READ:
                 continue
             data = record.data
             if record.type == "permission/preset":
