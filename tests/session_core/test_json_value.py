@@ -31,6 +31,7 @@ from session_core import (
     is_seq_int,
     snapshot_json_value,
 )
+from session_core.json_value import freeze_json
 
 
 class Colour(enum.Enum):
@@ -309,6 +310,14 @@ def test_a_frozen_container_cannot_hold_what_is_not_json() -> None:
         FrozenDict(not_an_object)
     assert FrozenList(FrozenList([1])) == [1]
     assert FrozenDict() == {}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 49, 50, 51, 52, 120])
+def test_a_depth_limit_counts_containers(limit: int) -> None:
+    assert freeze_json(nested(limit), max_depth=limit) == nested(limit)
+    for value in (nested(limit + 1), FrozenList(nested(limit + 1)), [FrozenList(nested(limit))]):
+        with pytest.raises(NotJsonError, match="too deep"):
+            freeze_json(value, max_depth=limit)
 
 
 def test_a_frozen_part_is_shared_not_copied() -> None:

@@ -93,6 +93,7 @@ def test_a_view_reads_like_a_sequence(session: Session, write: Write) -> None:
     assert view != events[1:]
     assert view != "events"
     assert view.index(events[4]) == 4
+    assert view.event_at(3) == events[3]
     for outside in (6, -7):
         with pytest.raises(IndexError):
             view[outside]

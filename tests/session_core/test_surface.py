@@ -10,6 +10,7 @@ from session_core import (
     NotJsonError,
     Replace,
     Replacement,
+    SeedError,
     Session,
     SurfaceError,
     SurfaceIntent,
@@ -296,6 +297,16 @@ def test_the_fold_raises_what_append_raises(talk: Session) -> None:
         fold_surface(good[1:])
     with pytest.raises(SurfaceError, match="log-only"):
         fold_surface([Event("x/y", 0, 0, FrozenDict(), None, "append")])
+
+
+@pytest.mark.parametrize("sources", [5, "12", {"0": 1}, True])
+def test_stored_sources_are_an_array(sources: Any) -> None:
+    stored = {"type": "user/message", "seq": 0, "time": 0, "data": PROMPT, "surfaceOp": "append"}
+    with pytest.raises(SeedError, match="index 0: user/message: sourceEventSeqs"):
+        Session("s", seed=[{**stored, "sourceEventSeqs": sources}])
+    event = Event("user/message", 0, 0, FrozenDict(PROMPT), sources, "append")
+    with pytest.raises(SeedError, match="sourceEventSeqs"):
+        Session("s", seed=[event])
 
 
 @pytest.mark.case("S15")
