@@ -56,7 +56,8 @@ class ModelStream:
         """
         if not self.assembler.is_finished:
             message = "the model's answer broke off before its end"
-            raise ModelError(message, code="STREAM_CUT", retryable=True)
+            # Once something was shown, another attempt would show it twice (B66).
+            raise ModelError(message, code="STREAM_CUT", retryable=not self.assembler.blocks())
         reason = self.assembler.finish_reason
         if reason["kind"] in ("error", "aborted"):
             failure = reason["failure"]

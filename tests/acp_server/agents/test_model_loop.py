@@ -165,9 +165,16 @@ async def test_what_comes_behind_a_block_end_is_not_shown() -> None:
 
 @pytest.mark.case("B66")
 async def test_a_stream_that_breaks_off_never_ends_the_turn_well() -> None:
-    _, events, ended = await talked(Model([delta("half")], [delta("half")]), "hi", max_retries=0)
+    _, events, ended = await talked(Model([delta("half")]), "hi", sleep=Naps())
+    assert of_type(events, "llm/retry") == []
     assert ended.startswith("Internal error: turn failed: the model's answer broke off")
     assert of_type(events, "turn/end")[0].data["reason"]["failure"]["code"] == "STREAM_CUT"
+
+
+async def test_a_stream_that_breaks_off_before_it_showed_anything_is_tried_again() -> None:
+    naps = Naps()
+    client, _, ended = await talked(Model([], [delta("whole"), STOP]), "hi", sleep=naps)
+    assert (ended, client.transcript.text, naps.seconds) == ("end_turn", "whole", [1.0])
 
 
 async def test_a_chunk_behind_the_end_fails_the_request() -> None:

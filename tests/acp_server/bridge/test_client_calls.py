@@ -395,6 +395,21 @@ async def test_a_client_that_answers_no_terminal_request_delays_a_cancel_by_litt
         assert methods(client)[-1] == "release"
 
 
+async def test_leaving_a_terminal_never_hides_why_it_was_left() -> None:
+    async def leave(turn: Turn) -> None:
+        async with turn.terminal("sleep"):
+            message = "mine"
+            raise LookupError(message)
+
+    async def drive(turn: Turn) -> None:
+        with pytest.raises(LookupError, match="mine"):
+            await leave(turn)
+
+    answers = dict(Terminals().answers())
+    answers |= dict.fromkeys(("terminal/kill", "terminal/release"), failing(-32603))
+    await once(drive, capabilities=TERMINALS, answers=answers)
+
+
 async def test_without_terminals_nothing_is_called_and_the_agent_is_told() -> None:
     async def drive(turn: Turn) -> None:
         assert not turn.can_use_terminals
