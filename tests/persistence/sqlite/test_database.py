@@ -7,10 +7,12 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import pytest
 
@@ -143,6 +145,16 @@ def make_foreign(path: Path, how: str) -> None:
             path.write_bytes(bytes(8192))
         case "directory":
             path.mkdir()
+        case "crashed":
+            # What a killed program leaves: SQLite would move the -wal into the database.
+            other = path.with_name("other.db")
+            connection = sqlite3.connect(other)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE t (x)")
+            for suffix in ("", "-wal"):
+                shutil.copy(f"{other}{suffix}", f"{path}{suffix}")
+            connection.close()
+            other.unlink()
         case _:
             connection = sqlite3.connect(path)
             connection.execute("PRAGMA journal_mode = WAL")
@@ -159,6 +171,7 @@ def make_foreign(path: Path, how: str) -> None:
         "short",
         "zeros",
         "directory",
+        "crashed",
         "PRAGMA application_id = 0",
         "PRAGMA application_id = 1",
         "PRAGMA user_version = 1",
@@ -171,13 +184,22 @@ async def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path, how: str
     with pytest.raises(ForeignStoreError):
         SqliteBackend(str(path))
     assert files_under(tmp_path) == before
-    path.rename(tmp_path / "moved")
+
+
+@pytest.mark.case("Q2")
+@pytest.mark.parametrize("how", ["text", "directory", "crashed", "PRAGMA user_version = 1"])
+async def test_a_foreign_file_that_comes_later_is_refused_too(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "store.db"
     backend = SqliteBackend(str(path))
-    (tmp_path / "moved").rename(path)
+    writer = await backend.acquire_writer("s", header("s"))
+    make_foreign(path, how)
+    before = files_under(tmp_path)
+    with pytest.raises(ForeignStoreError):
+        await writer.append_batch(header("s"), turn_events(1, 0))
     with pytest.raises(ForeignStoreError):
         await backend.list_page(None, None, 50)
-    await backend.close()
     assert files_under(tmp_path) == before
+    await backend.close()
 
 
 @pytest.mark.case("Q2", "B42")
@@ -431,6 +453,30 @@ async def test_a_lock_that_is_never_given_back_is_an_error_within_the_wait(
             holder.execute("ROLLBACK")
         for session_id in "abcd":
             await persistence.append(session_id, turn_events(2, 3))
+
+
+async def test_a_lane_that_does_not_become_free_is_an_error(harness: SqliteHarness) -> None:
+    """However long the work in it takes, whoever waits for it waits no longer than said."""
+    await stored(harness)
+    backend = SqliteBackend(str(harness.path), write_wait_s=0.2)
+    free = threading.Event()
+    taken = anyio.Event()
+
+    def hold(_database: Database, _give_up_at: float) -> None:
+        anyio.from_thread.run_sync(taken.set)
+        free.wait(5)
+
+    async with SessionPersistence(backend, SessionStore()) as persistence:
+        await persistence.load("s")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(backend._writing.run, hold)
+            await taken.wait()
+            with pytest.raises(StoreWriteError) as raised:
+                await persistence.append("s", turn_events(2, 3))
+            assert raised.value.reason == "locked"
+            assert not free.is_set()
+            free.set()
+        await persistence.append("s", turn_events(2, 3))
 
 
 @pytest.mark.case("B56")
