@@ -215,7 +215,9 @@ class _FailingWriter:
         if self._backend.failing:
             raise StoreWriteError(header.id, "disk full", "No space left on device")
         await self._inner.append_batch(header, records, summary)
-        # Where a cancel would strike: the batch is written, and nobody knows it yet.
+        # Where a cancel would strike: the batch is written, and nobody knows it yet. Twice, since
+        # a cancel that comes during one checkpoint is delivered at the next.
+        await anyio.lowlevel.checkpoint()
         await anyio.lowlevel.checkpoint()
 
     async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:

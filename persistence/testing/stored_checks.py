@@ -101,6 +101,20 @@ async def an_id_is_created_once(harness: BackendHarness) -> None:
             await persistence.create(header("s", cwd="/elsewhere"))
 
 
+@mark.case("C4")
+async def an_id_that_another_process_stored_meanwhile_is_refused(harness: BackendHarness) -> None:
+    """The first append finds it out, writes nothing and leaves the session to the other."""
+    async with _open(harness) as persistence:
+        await persistence.create(header("s"))
+        await _stored_session(harness)
+        before = harness.contents("s")
+        with refusing(SessionCollisionError):
+            await persistence.append("s", turn_events(1, 0))
+        expect(harness.contents("s"), before)
+        async with _open(harness) as other:
+            await other.load("s")
+
+
 @mark.case("C17")
 async def an_unknown_session_is_not_found(harness: BackendHarness) -> None:
     """Every method says so, and reads nothing into odd ids."""
@@ -260,6 +274,7 @@ STORED_CHECKS: tuple[Check, ...] = (
     a_batch_that_does_not_continue_the_log_writes_nothing,
     a_batch_is_taken_at_the_call,
     an_id_is_created_once,
+    an_id_that_another_process_stored_meanwhile_is_refused,
     an_unknown_session_is_not_found,
     removed_vocabulary_is_refused,
     an_interrupted_turn_is_closed_once,
