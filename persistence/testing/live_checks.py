@@ -110,7 +110,8 @@ async def a_cancelled_flush_leaves_log_and_memory_agreed(harness: BackendHarness
     async with SessionPersistence(backend, store, window_ms=_NO_WINDOW_MS) as persistence:
         session = store.create("s", cwd=CWD)
         for _ in range(10):
-            write_turn(session)
+            # Nothing in this turn starts the write-behind: it is the flush that writes.
+            end_turn(session, begin_turn(session))
             backend.attempted = anyio.Event()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(persistence.flush, session)
