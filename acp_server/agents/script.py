@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import ModelError, ScriptError
+from acp_server.agents.errors import ScriptError
 from acp_server.agents.model_loop import ModelLoop
 from acp_server.agents.script_file import chunks_of, failure_of, hangs, read_script
 from acp_server.agents.tools import WORKSPACE_TOOLS
@@ -60,7 +60,7 @@ class ScriptedModel:
             await anyio.sleep_forever()
         failure = failure_of(response)
         if failure is not None:
-            raise ModelError(failure[0], code=failure[1])
+            raise failure
 
 
 class ScriptedTurns:

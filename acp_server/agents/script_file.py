@@ -6,7 +6,8 @@ A script is a list of responses, one for each model request, in order. The forms
                                          a text in pieces is a list of strings
     {"chunks": [...]}                    the stream chunks of contract 1.5, as a model sends them
     {"kind": "chunks", "chunks": [...]}  the same
-    {"kind": "throw", "chunks"?: [...], "message": str, "code": str}   chunks, then the failure
+    {"kind": "throw", "chunks"?: [...], "message": str, "code": str, "retryAfterMs"?: int}
+                                         chunks, then the failure; with a time, a passing one
     {"error": {"message", "code"}}       beside any of the short members: they, then the failure
     {"kind": "hang"}                     begins to answer (`partial`) and never goes on
     {"hang": true}                       beside any of the short members: they, then silence
@@ -24,7 +25,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from acp_server.agents.errors import ScriptError
+from acp_server.agents.errors import ModelError, ScriptError
 from session_core import SessionCoreError, SessionHeader, decode_storage_record
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ Response = dict[str, Any]
 _KEYS = {"kind", "chunks", "thought", "text", "calls", "finish", "hang", "error"}
 _KINDS: Mapping[str, frozenset[str]] = {
     "chunks": frozenset({"kind", "chunks"}),
-    "throw": frozenset({"kind", "chunks", "message", "code"}),
+    "throw": frozenset({"kind", "chunks", "message", "code", "retryAfterMs"}),
     "hang": frozenset({"kind"}),
 }
 
@@ -96,12 +97,18 @@ def hangs(response: Response) -> bool:
     return response.get("kind") == "hang" or bool(response.get("hang"))
 
 
-def failure_of(response: Response) -> tuple[str, str] | None:
-    """Return message and code of the failure that ends the response, None if it has one end."""
-    if response.get("kind") == "throw":
-        return response["message"], response["code"]
-    error = response.get("error")
-    return None if error is None else (error["message"], error["code"])
+def failure_of(response: Response) -> ModelError | None:
+    """Return the failure that ends the response, None if it comes to its end."""
+    told = response if response.get("kind") == "throw" else response.get("error")
+    if told is None:
+        return None
+    wait_ms = told.get("retryAfterMs")
+    return ModelError(
+        told["message"],
+        code=told["code"],
+        retryable=wait_ms is not None,
+        retry_after_ms=wait_ms,
+    )
 
 
 # -- hand-written files ---------------------------------------------------------------------

@@ -237,15 +237,19 @@ class AcpClient(RawClient):
         return await handle.result(self._seconds(timeout))
 
     async def start_prompt(
-        self, session_id: str, prompt: str | Sequence[Mapping[str, Any]]
+        self,
+        session_id: str,
+        prompt: str | Sequence[Mapping[str, Any]],
+        *,
+        checked: bool = True,
     ) -> PromptHandle:
-        """Send a prompt and return once it is written."""
+        """Send a prompt and return once it is written; it may be wrong unless `checked`."""
         blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else list(prompt)
         members = {"sessionId": session_id, "prompt": blocks}
         handle = PromptHandle(session_id, self._connection.new_request("session/prompt"))
         # Before it is sent: updates may come while the write is still waited for.
         self._prompts.setdefault(session_id, []).append(handle)
-        await self._connection.send_request(handle.pending, members)
+        await self._connection.send_request(handle.pending, members, checked=checked)
         return handle
 
     async def cancel(self, session_id: str) -> None:

@@ -34,7 +34,7 @@ async def play(directory: ScenarioDirectory, transport: TransportKind, stage: St
             recording.stored = await stage.stored()
     except TimeoutError:
         recording.faults.append(f"it did not end within {SCENARIO_LIMIT_S:.0f} s")
-    recording.views = talk.views.whole()
+    recording.views, recording.loads = talk.views.whole(), talk.views.loads
     return recording
 
 

@@ -91,7 +91,7 @@ async def _send(talk: Talk, step: steps.Asking, *, awaited: bool) -> PromptHandl
     session_id = await talk.session(step.session)
     content = talk.fill(step.blocks) if step.text is None else talk.text(step.text)
     talk.seen = len(talk.client.updates)
-    handle = await talk.client.start_prompt(session_id, content)
+    handle = await talk.client.start_prompt(session_id, content, checked=not step.must_fail)
     if awaited:
         talk.awaited.add(len(talk.prompts))
     talk.prompts.append(handle)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from acp_server.testing.connection import RecordedFrame
 from acp_server.testing.kit.stage import StoredSession
@@ -11,14 +11,26 @@ from acp_server.testing.kit.stage import StoredSession
 Update: TypeAlias = Mapping[str, Any]
 
 
+class Load(NamedTuple):
+    """A load of a session that had been seen whole."""
+
+    session_id: str
+    seen: tuple[Update, ...]
+    replayed: tuple[Update, ...]
+
+
 class SessionViews:
     """What a client has seen of each session, over all processes; a load begins it anew.
 
     Sessions of which a part was not seen are left out: those that a kill cut off, and those that
     were resumed without ever having been replayed.
+
+    Attributes:
+        loads: What was seen before each load, and what it replayed.
     """
 
     def __init__(self) -> None:
+        self.loads: list[Load] = []
         self._updates: dict[str, list[Update]] = {}
         self._before_load: dict[str, list[Update] | None] = {}
 
@@ -35,8 +47,9 @@ class SessionViews:
         """Note the answer to a load; one that failed has changed nothing."""
         before = self._before_load.pop(session_id, None)
         if loaded:
-            return
-        if before is None:
+            if before is not None:
+                self.loads.append(Load(session_id, tuple(before), tuple(self._updates[session_id])))
+        elif before is None:
             self._updates.pop(session_id, None)
         else:
             self._updates[session_id] = before
@@ -64,6 +77,7 @@ class Recording:
         root: What lies around it: the store.
         conversations: All lines of both directions, process by process.
         views: What was seen of each session that was seen whole.
+        loads: What was seen before each load in the run, and what it replayed.
         stored: The sessions of the store, after the last process had ended.
         given: Events of each session that were in the store before the run, by session id.
         faults: What went wrong, one sentence each; the first one is the cause of the others.
@@ -75,6 +89,7 @@ class Recording:
     root: Path
     conversations: list[list[RecordedFrame]] = field(default_factory=list)
     views: dict[str, tuple[Update, ...]] = field(default_factory=dict)
+    loads: list[Load] = field(default_factory=list)
     stored: list[StoredSession] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)

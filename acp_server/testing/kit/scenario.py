@@ -29,7 +29,7 @@ OVERRIDE_FILE = "model.override.json"
 HEADER_FILE = "header.expected.json"
 
 TransportKind: TypeAlias = Literal["subprocess", "memory"]
-CheckName: TypeAlias = Literal["fold", "balance", "unknown-tools", "model-rest"]
+CheckName: TypeAlias = Literal["fold", "damage", "balance", "unknown-tools", "model-rest"]
 
 
 class PermissionAnswer(StepModel):
