@@ -109,7 +109,7 @@ def refuse_foreign_file(path: str) -> None:
             _check_version(path, _number(connection, sql.READ_SCHEMA_VERSION))
         finally:
             connection.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise failed_open(path, error) from error
 
 
@@ -130,7 +130,7 @@ def open_for_reading(path: str, give_up_at: float) -> Database:
         _apply(connection, sql.READER_SETTINGS)
         _check_ours(path, connection)
         return Database(connection, identity, _read_store_id(path, connection))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         connection.close()
         raise failed_open(path, error) from error
     except BaseException:
@@ -161,6 +161,9 @@ def open_for_writing(path: str, new_token: Callable[[], str], give_up_at: float)
         if identity is None:
             raise ForeignStoreError(path, "it vanishes while it is opened")
         return Database(connection, identity, _read_store_id(path, connection))
+    except UnicodeDecodeError as error:
+        connection.close()
+        raise failed_open(path, error) from error
     except BaseException:
         connection.close()
         raise
@@ -254,7 +257,7 @@ def _check_ours(path: str, connection: sqlite3.Connection) -> None:
     try:
         for probe in sql.PROBES:
             connection.execute(probe).fetchall()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise failed_open(path, error) from error
 
 

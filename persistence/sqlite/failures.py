@@ -56,8 +56,11 @@ def failed_read(session_id: str | None, path: str, error: sqlite3.Error) -> Pers
     return StoreReadError(session_id, path, str(error))
 
 
-def failed_open(path: str, error: sqlite3.Error) -> PersistenceError:
+def failed_open(path: str, error: sqlite3.Error | UnicodeDecodeError) -> PersistenceError:
     """Return the store's sentence for a database that cannot be opened."""
+    if isinstance(error, UnicodeDecodeError):
+        # The sqlite3 module cannot decode SQLite's own message about a damaged schema.
+        return ForeignStoreError(path, "its schema is malformed")
     # SQLITE_ERROR: its tables are not what our statements name.
     if is_damage(error) or primary_code(error) == sqlite3.SQLITE_ERROR:
         return ForeignStoreError(path, str(error))

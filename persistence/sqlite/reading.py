@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import starmap
 from typing import TYPE_CHECKING
 
-from persistence.errors import PersistenceError
+from persistence.errors import CorruptLogError, PersistenceError
 from persistence.paging import DirectoryFilter, ListKey, decode_cursor, encode_cursor
 from persistence.seam import EntryPage, SessionEntry
 from persistence.sqlite import sql
@@ -36,10 +36,16 @@ def has_session(database: Database, session_id: str) -> bool:
 
 
 def read_snapshot(database: Database, session_id: str) -> Snapshot | None:
-    """Read the rows of a session; None when it is not stored."""
+    """Read the rows of a session; None when it is not stored.
+
+    Raises:
+        CorruptLogError: it has events and no header.
+    """
     with _read_transaction(database.connection) as connection:
         session = connection.execute(sql.READ_SESSION, (session_id,)).fetchone()
         if session is None:
+            if connection.execute(sql.HAS_EVENTS, (session_id,)).fetchone():
+                raise CorruptLogError(session_id, "its row among the sessions is missing")
             return None
         rows = connection.execute(sql.READ_EVENTS, (session_id,))
         events = list(starmap(EventRow, rows))

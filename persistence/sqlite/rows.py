@@ -78,6 +78,16 @@ class SessionRecord(NamedTuple):
     turn_count: int
 
 
+_MAYBE_TEXT: Any = bytes | None
+_MAYBE_NUMBER: Any = int | None
+_SESSION_TYPES: tuple[Any, ...] = (
+    *(int, bytes, int),
+    *(_MAYBE_TEXT, _MAYBE_TEXT, _MAYBE_NUMBER, _MAYBE_NUMBER, _MAYBE_TEXT),
+    *(bytes, int),
+    *(_MAYBE_TEXT, _MAYBE_TEXT, int, int, int),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class LogState:
     """One log exactly as a writer left it, or as it was read.
@@ -195,7 +205,10 @@ def decode_header(record: SessionRecord, session_id: str | None = None) -> Sessi
         CorruptLogError: the row is no header.
         UnsupportedVersionError: it is of another format version.
     """
-    label = session_id or record.id.decode(errors="replace")
+    label = session_id or _label(record)
+    # A flipped bit may change the type of a value; STRICT is for writers only.
+    if not all(map(isinstance, record, _SESSION_TYPES)):
+        raise CorruptLogError(label, "its row has values of wrong types")
     if record.version != FORMAT_VERSION:
         raise UnsupportedVersionError(label, record.version, FORMAT_VERSION)
     try:
@@ -279,6 +292,8 @@ class _LogReading:
 
     def _take(self, row: EventRow) -> bytes:
         line = _line(row)
+        if type(row.last_seq) is not int:
+            raise BadRecordError("its last seq is no number")
         self._decoder.feed(line)
         if self._decoder.next_seq != row.last_seq + 1:
             # The log holds more than the row's own words; it cannot be used any more.
@@ -315,6 +330,14 @@ def _line(row: EventRow) -> bytes:
     Raises:
         BadRecordError: the row's columns make none.
     """
+    try:
+        return _joined(row)
+    except TypeError as error:
+        # A flipped bit may change the type of a value; STRICT is for writers only.
+        raise BadRecordError("its row has values of wrong types") from error
+
+
+def _joined(row: EventRow) -> bytes:
     name = _quoted(row.type)
     if row.type in _ROW_TYPES:
         if row.source_event_seqs is not None or row.surface_op is not None:
@@ -335,6 +358,10 @@ def _quoted(name: bytes) -> bytes:
         return json.dumps(name.decode(), ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise BadRecordError("its type is no text") from error
+
+
+def _label(record: SessionRecord) -> str:
+    return str(record.id) if type(record.id) is not bytes else record.id.decode(errors="replace")
 
 
 def _json(value: Any) -> bytes:

@@ -110,7 +110,9 @@ PROBES: Final = (
     f"SELECT session_id, {_EVENT} FROM events LIMIT 0",
 )
 
-HAS_SESSION: Final = "SELECT 1 FROM sessions WHERE id = ?"
+# Events whose session is gone are damage, and nobody may write over them.
+HAS_EVENTS: Final = "SELECT 1 FROM events WHERE session_id = ?1"
+HAS_SESSION: Final = f"SELECT 1 FROM sessions WHERE id = ?1 UNION ALL {HAS_EVENTS} LIMIT 1"
 READ_SESSION: Final = f"SELECT {_SESSION} FROM sessions WHERE id = ?"
 READ_GUARD: Final = "SELECT incarnation, revision FROM sessions WHERE id = ?"
 READ_EVENTS: Final = f"SELECT {_EVENT} FROM events WHERE session_id = ? ORDER BY seq"

@@ -178,6 +178,8 @@ class SqliteWriter:
         connection = database.connection
         with transaction(connection):
             connection.execute(sql.DELETE_SESSION, (self._session_id,))
+            # Those of a damaged session may have lost their parent.
+            connection.execute(sql.DELETE_EVENTS_FROM, (self._session_id, 0))
         self._materialized = False
         # The pages are overwritten already; what is left of the text stands in the -wal.
         wait_at_most(connection, give_up_at)

@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import random
 import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,14 @@ async def stored(harness: SqliteHarness, session_id: str = "s", turns: int = 1) 
         await persistence.create(header(session_id))
         for turn in range(turns):
             await persistence.append(session_id, turn_events(turn + 1, 3 * turn))
+
+
+@contextlib.asynccontextmanager
+async def closing(backend: SqliteBackend) -> AsyncIterator[SqliteBackend]:
+    try:
+        yield backend
+    finally:
+        await backend.close()
 
 
 def mode_of(path: Path) -> int:
@@ -247,6 +257,36 @@ async def test_a_damaged_database_is_left_alone(harness: SqliteHarness, page: in
         assert len((await backend.list_page(None, None, 50)).entries) == 1
     await backend.close()
     assert harness.path.read_bytes() == data
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_a_flipped_bit_is_found_or_does_not_matter(harness: SqliteHarness, seed: int) -> None:
+    """Z40: it never changes what is read, and reading never changes the file."""
+    await stored(harness, turns=6)
+    data = bytearray(harness.path.read_bytes())
+    # Not in the free part of a page: most flips there can do no harm.
+    places = [place for place, byte in enumerate(data) if byte]
+    place = random.Random(seed).choice(places)
+    data[place] ^= 1 << seed % 8
+    harness.path.write_bytes(data)
+    wanted = [event for turn in range(6) for event in turn_events(turn + 1, 3 * turn)]
+    with contextlib.suppress(CorruptLogError, StoreReadError, ForeignStoreError):
+        async with closing(harness.open()) as backend:
+            log = await backend.load_stored("s")
+            assert log is not None
+            assert list(log.log) == wanted
+            await backend.list_page(None, None, 50)
+    assert harness.path.read_bytes() == data
+
+
+async def test_a_schema_that_is_no_text_is_refused(harness: SqliteHarness) -> None:
+    await stored(harness)
+    data = harness.path.read_bytes()
+    harness.path.write_bytes(data.replace(b"ON DELETE CASCADE", b"ON DELETE CASCAD\xac"))
+    backend = harness.open()
+    with pytest.raises(ForeignStoreError):
+        await backend.list_page(None, None, 50)
+    await backend.close()
 
 
 async def test_a_parent_that_is_a_file_is_refused(tmp_path: Path) -> None:

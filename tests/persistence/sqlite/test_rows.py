@@ -147,6 +147,20 @@ async def test_damage_in_committed_rows_is_found(harness: SqliteHarness, damage:
     assert harness.contents("s") == before
 
 
+async def test_events_without_a_session_are_damage_and_can_be_deleted(
+    harness: SqliteHarness,
+) -> None:
+    await stored(harness)
+    harness.execute("DELETE FROM sessions")
+    async with opened(harness) as persistence:
+        with pytest.raises(CorruptLogError, match="missing"):
+            await persistence.load("s")
+        assert await persistence.has("s")
+        await persistence.delete("s")
+        assert not await persistence.has("s")
+    assert harness.execute("SELECT count(*) FROM events") == [(0,)]
+
+
 async def test_a_log_without_checksums_loads(harness: SqliteHarness) -> None:
     await stored(harness, turns=2)
     harness.execute("UPDATE events SET crc = NULL")
