@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from persistence.seam import EntryPage, Location, SessionBackend, SessionEntry
     from persistence.tracking import Live, Slot
-    from session_core import Clock, Session, SessionHeader, SessionStore
+    from session_core import Session, SessionHeader, SessionStore
 
 PAGE_SIZE = 50
 WINDOW_MS = 200  # what a SIGKILL may take of a text that is still streaming (Z7)
@@ -72,7 +72,6 @@ class SessionPersistence:
         backend: SessionBackend,
         store: SessionStore,
         *,
-        clock: Clock | None = None,
         window_ms: int = WINDOW_MS,
     ) -> None:
         self._backend = backend

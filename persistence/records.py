@@ -44,7 +44,7 @@ _EVENT_KEYS = frozenset(
 # which have at least 16 digits, and -0.0. A line without either needs no look at its numbers.
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_NUMBER = b"0" * 16
-_NEGATIVE_ZERO = re.compile(rb"[:,\[\s]-0")
+_NEGATIVE_ZEROS = (b":-0", b",-0", b"[-0", b" -0", b"\t-0", b"\r-0")
 # From 2^63 on, 19 digits, orjson may have made a float of an integer.
 _MANGLED_INTEGER = re.compile(rb"[0-9]{19}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -91,6 +91,13 @@ def expand(records: Iterable[Record]) -> Iterator[Event]:
             yield from record
 
 
+def has_plain_numbers(text: bytes) -> bool:
+    """Tell whether every number in lines of JSON surely is one that an event may hold."""
+    if any(zero in text for zero in _NEGATIVE_ZEROS):
+        return False
+    return _LONG_NUMBER not in text.translate(_DIGITS_TO_ZERO)
+
+
 class LogDecoder:
     """Builds a log from its lines, in order, each record checked once.
 
@@ -108,13 +115,17 @@ class LogDecoder:
         """The seq that the next record must start with."""
         return len(self._builder)
 
-    def feed(self, line: bytes | memoryview) -> None:
+    def feed(self, line: bytes, *, is_plain: bool = False) -> None:
         """Take the next line, without its LF; a refused one leaves the log as it was.
+
+        Args:
+            line: the line.
+            is_plain: what `has_plain_numbers` said of it, if somebody has asked already.
 
         Raises:
             BadRecordError: the line is not the next record.
         """
-        value, unknown = _parse_record(line)
+        value, unknown = _parse_record(line, is_plain=is_plain)
         try:
             if _is_row(value):
                 self._builder.add(decode_storage_run(value))
@@ -131,7 +142,7 @@ class LogDecoder:
         return self._builder.build()
 
 
-def is_turn_end(line: bytes | memoryview) -> bool:
+def is_turn_end(line: bytes) -> bool:
     """Tell whether a line is a valid `turn/end` record, of whatever seq."""
     try:
         record = decode_storage_run(_parse_record(line)[0])
@@ -159,7 +170,7 @@ def _encode(value: dict[str, Any]) -> bytes:
     return orjson.dumps(value, option=_LINE)
 
 
-def _parse_record(line: bytes | memoryview) -> tuple[dict[str, Any], Iterable[str]]:
+def _parse_record(line: bytes, *, is_plain: bool = False) -> tuple[dict[str, Any], Iterable[str]]:
     """Return the JSON object of one line, and the keys that an event's envelope does not have.
 
     The object is without these, and frozen where that spares the core the work.
@@ -168,15 +179,15 @@ def _parse_record(line: bytes | memoryview) -> tuple[dict[str, Any], Iterable[st
         value = orjson.loads(line)
         is_trusted = True
     except orjson.JSONDecodeError:
-        value = _parse_slowly(bytes(line))
+        value = _parse_slowly(line)
         is_trusted = False
     if not isinstance(value, dict):
         raise BadRecordError("it is no JSON object")
     # A row has exact keys and few numbers, which are checked one by one; an event may hold any.
     if _is_row(value):
         return value, ()
-    if is_trusted and not _has_plain_numbers(text := bytes(line)):
-        value = parse_json(text)
+    if is_trusted and not is_plain and not has_plain_numbers(line):
+        value = parse_json(line)
         is_trusted = False
     unknown = value.keys() - _EVENT_KEYS
     for key in unknown:
@@ -186,12 +197,6 @@ def _parse_record(line: bytes | memoryview) -> tuple[dict[str, Any], Iterable[st
 
 def _is_row(value: dict[str, Any]) -> bool:
     return "seq0" in value
-
-
-def _has_plain_numbers(line: bytes) -> bool:
-    if _LONG_NUMBER in line.translate(_DIGITS_TO_ZERO):
-        return False
-    return b"-0" not in line or _NEGATIVE_ZERO.search(line) is None
 
 
 def _frozen(value: Any, depth: int) -> Any:

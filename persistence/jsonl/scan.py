@@ -17,7 +17,14 @@ from persistence.files import read_all
 from persistence.jsonl.integrity import Checksum, Sidecar, decode_sidecar, extend_crc
 from persistence.jsonl.layout import bucket_name, encode_id
 from persistence.jsonl.mark import LogMark, revision
-from persistence.records import BadRecordError, LogDecoder, gc_paused, is_turn_end, parse_json
+from persistence.records import (
+    BadRecordError,
+    LogDecoder,
+    gc_paused,
+    has_plain_numbers,
+    is_turn_end,
+    parse_json,
+)
 from persistence.seam import StoredLog
 from session_core import SessionCoreError, SessionHeader
 
@@ -209,31 +216,40 @@ class _LogScan:
             yield rest, start
 
     def _take_block(self, block: bytes, offset: int) -> None:
-        view = memoryview(block)
-        start = 0
-        while start < len(block) and self._tail is None:
-            newline = block.find(b"\n", start)
-            stop = len(block) if newline < 0 else newline
-            self._take_line(view[start:stop], offset + start, complete=newline >= 0)
-            if self._tail is None:
-                start = stop + 1
+        # Asked of the block, since the answer is nearly always yes.
+        is_plain = has_plain_numbers(block)
+        lines = block.split(b"\n")
+        unfinished = lines.pop()
+        kept = 0
+        if self._tail is None:
+            for line in lines:
+                self._take_line(line, offset + kept, is_plain=is_plain)
+                if self._tail is not None:
+                    break
+                kept += len(line) + 1
+            else:
+                kept += self._take_unfinished(unfinished, offset + kept)
         if self._tail is not None:
-            self._look_beyond(block[start:])
-        self._extend_crc(view[: min(start, len(block))], offset)
+            self._look_beyond(block[kept:])
+        self._extend_crc(memoryview(block)[:kept], offset)
 
-    def _take_line(self, line: memoryview, offset: int, *, complete: bool) -> None:
+    def _take_line(self, line: bytes, offset: int, *, is_plain: bool) -> None:
         if self._header is None:
-            if not complete:
-                raise CorruptLogError(self._label, "there is no header line", offset=0)
-            self._header = decode_header(bytes(line), self._paths, self._session_id)
+            self._header = decode_header(line, self._paths, self._session_id)
             return
         try:
-            self._decoder.feed(line)
+            self._decoder.feed(line, is_plain=is_plain)
         except BadRecordError as error:
             self._tail = _Tail(offset, error.reason)
             self._refuse_if_covered()
-            return
-        self._needs_newline = not complete
+
+    def _take_unfinished(self, line: bytes, offset: int) -> int:
+        """Take what stands behind the last LF of the file; return how much of it is kept."""
+        if not line or self._header is None:
+            return 0
+        self._take_line(line, offset, is_plain=False)
+        self._needs_newline = self._tail is None
+        return len(line) if self._needs_newline else 0
 
     def _look_beyond(self, rest: bytes) -> None:
         """Refuse the log if a `turn/end` follows the unreadable line: then that was committed."""
