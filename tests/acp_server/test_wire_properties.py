@@ -1,5 +1,6 @@
 """Properties of a whole connection: paging, cancels, repair, replay, no nulls."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ import pytest
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
+from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError
 from acp_server.testing.server import running_server
 from persistence import open_store
 
 FREE_OF_NULL_RULE = ("rawInput", "rawOutput", "_meta", "oldText")
 FINAL = ("completed", "failed")
+EDGE = Path(__file__).parents[2] / "fixtures" / "agents" / "edge.py"
 
 
 async def everything(turn: Turn) -> None:
@@ -266,3 +268,32 @@ async def test_pages_are_bounded_and_stable_while_sessions_come_and_change(tmp_p
         assert (await pages(client))[0][:2] == [made[0], new]
         for cursor in ("", "bad", "AAAA", first["nextCursor"] + "x", first["nextCursor"][:-1]):
             assert await refusal(client, "session/list", {"cursor": cursor}) == -32602
+
+
+# The same talk twice.
+
+
+async def recorded_talk(store: Path, cwd: Path) -> list[bytes]:
+    """Hold a fixed talk with a fresh process whose clock and ids are injected."""
+    argv = [sys.executable, "-m", "acp_server.testing.serve", "--agent", f"{EDGE}:reader"]
+    async with AcpClient.spawn([*argv, "--store", f"jsonl:{store}"]) as client:
+        await client.initialize(dict(FILE_CAPABILITIES))
+        session_id = await client.new_session(cwd)
+        await client.prompt(session_id, "say hello")
+        await client.prompt(session_id, "a.txt")
+        await client.load_session(session_id, cwd)
+        await client.list_sessions()
+        assert await refusal(client, "session/nope", {}) == -32601
+        assert await refusal(client, "session/prompt", {"sessionId": session_id}) == -32602
+        await client.send_raw(b"garbage\n")
+        await client.close_session(session_id)
+        return [frame.data for frame in client.frames]
+
+
+@pytest.mark.case("W1", "W2")
+async def test_the_same_lines_of_the_client_are_answered_by_the_same_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("content")
+    first = await recorded_talk(tmp_path / "first", tmp_path)
+    second = await recorded_talk(tmp_path / "second", tmp_path)
+    assert len(first) > 25
+    assert first == second
