@@ -60,11 +60,13 @@ class Transferred:
 
     Attributes:
         torn: what was left out at the end of the source because it was no complete record.
+        problems: oddities of the source, what was left out of its events among them.
     """
 
     header: SessionHeader
     event_count: int
     torn: str | None
+    problems: tuple[str, ...]
 
 
 class Problem(NamedTuple):
@@ -88,7 +90,7 @@ class Verification:
     Attributes:
         event_count: complete events; 0 for a log that cannot be read.
         problems: empty for a sound session.
-        notes: what is no problem, and will be put right by the next load.
+        notes: what is worth knowing and no problem.
     """
 
     session_id: str
@@ -124,9 +126,9 @@ async def import_log(
     """
     overrides = {"id": session_id, "cwd": cwd}
     given = {key: value for key, value in overrides.items() if value is not None}
-    header, log, torn = await anyio.to_thread.run_sync(partial(_read_file, Path(path), given))
-    await _store(header, log, target)
-    return Transferred(header, len(log), torn)
+    read = await anyio.to_thread.run_sync(partial(_read_file, Path(path), given))
+    await _store(read.header, read.log, target)
+    return Transferred(read.header, len(read.log), read.torn, read.problems)
 
 
 async def copy_session(
@@ -146,7 +148,7 @@ async def copy_session(
     stored = await read_stored(source, session_id)
     await _store(stored.header, stored.log, target)
     torn = None if stored.torn is None else str(stored.torn)
-    return Transferred(stored.header, len(stored.log), torn)
+    return Transferred(stored.header, len(stored.log), torn, stored.problems)
 
 
 async def verify(backend: SessionBackend, session_id: str) -> Verification:
@@ -215,7 +217,7 @@ def _pieces(log: EventLog) -> Iterator[bytes]:
 
 
 def _examine(stored: StoredLog) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    problems = [Problem("damage", None, detail) for detail in stored.problems]
+    problems: list[Problem] = []
     try:
         fold_surface(stored.log)
     except SessionCoreError as error:
@@ -224,7 +226,7 @@ def _examine(stored: StoredLog) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
     problems += [
         Problem("order", found.seq, f"{found.event_type}: {found.rule}") for found in violations
     ]
-    notes = []
+    notes = list(stored.problems)
     if stored.torn is not None:
         notes.append(f"its end is torn and will be put right by the next load: {stored.torn}")
     if compute_closers(stored.log):
@@ -232,14 +234,25 @@ def _examine(stored: StoredLog) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
     return tuple(problems), tuple(notes)
 
 
-def _read_file(path: Path, given: dict[str, Any]) -> tuple[SessionHeader, EventLog, str | None]:
+class _LogFile(NamedTuple):
+    header: SessionHeader
+    log: EventLog
+    torn: str | None
+    problems: tuple[str, ...]
+
+
+def _read_file(path: Path, given: dict[str, Any]) -> _LogFile:
     label = str(path)
+    decoder = LogDecoder()
     try:
         with path.open("rb") as file, gc_paused():
             header = _parse_header(label, file.readline(), given)
-            return header, *_read_records(label, file.tell(), file)
+            torn = _read_records(label, decoder, file.tell(), file)
     except OSError as error:
         raise read_error(None, label, error) from error
+    unknown = ", ".join(map(repr, sorted(decoder.unknown_keys)))
+    problems = (f"events had unknown keys, which are left out: {unknown}",) if unknown else ()
+    return _LogFile(header, decoder.finish(), torn, problems)
 
 
 def _parse_header(label: str, line: bytes, given: dict[str, Any]) -> SessionHeader:
@@ -258,9 +271,10 @@ def _parse_header(label: str, line: bytes, given: dict[str, Any]) -> SessionHead
         raise CorruptLogError(label, str(error), offset=0) from error
 
 
-def _read_records(label: str, offset: int, lines: Iterator[bytes]) -> tuple[EventLog, str | None]:
-    """Read a log without checksums (contract 5.5, Z18)."""
-    decoder = LogDecoder()
+def _read_records(
+    label: str, decoder: LogDecoder, offset: int, lines: Iterator[bytes]
+) -> str | None:
+    """Read a log without checksums (contract 5.5, Z18); return why its end is torn, if it is."""
     for line in lines:
         try:
             decoder.feed(line.removesuffix(b"\n"))
@@ -269,9 +283,9 @@ def _read_records(label: str, offset: int, lines: Iterator[bytes]) -> tuple[Even
                 raise CorruptLogError(
                     label, error.reason, seq=decoder.next_seq, offset=offset
                 ) from error
-            return decoder.finish(), error.reason
+            return error.reason
         offset += len(line)
-    return decoder.finish(), None
+    return None
 
 
 def _is_closed_turn(line: bytes) -> bool:

@@ -184,11 +184,17 @@ async def _each(
 
 
 def _moved(moved: Transferred, more: dict[str, Any], how: str) -> tuple[dict[str, Any], str]:
-    value = {"id": moved.header.id, "events": moved.event_count, "torn": moved.torn, **more}
+    value = {
+        "id": moved.header.id,
+        "events": moved.event_count,
+        "torn": moved.torn,
+        "problems": list(moved.problems),
+        **more,
+    }
     text = f"{moved.header.id}  {moved.event_count} events {how}"
     if moved.torn is not None:
         text += f"; a torn last record was left out ({moved.torn})"
-    return value, text
+    return value, "\n".join([text, *(f"  note: {problem}" for problem in moved.problems)])
 
 
 def _entry_json(entry: SessionEntry) -> dict[str, Any]:

@@ -96,6 +96,13 @@ async def test_an_import_can_take_another_id_and_directory(
     await backend.close()
 
 
+async def test_what_an_import_leaves_out_of_an_event_is_said(tmp_path: Path) -> None:
+    start, *rest = turn()
+    moved = await import_log(log_file(tmp_path, start | {"later": 1}, *rest), MemoryBackend())
+    assert moved.event_count == 3
+    assert "'later'" in moved.problems[0]
+
+
 @pytest.mark.parametrize("end", ["\n", ""])
 async def test_a_last_line_may_lack_its_newline(
     backend: SessionBackend, tmp_path: Path, end: str

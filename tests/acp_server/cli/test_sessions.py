@@ -107,7 +107,7 @@ def test_an_import_says_what_it_did(run: Any, store: str, tmp_path: Path) -> Non
     assert [value.keys() for value in ran.values] == [{"file", "error"}] * 3
     assert "already" in ran.values[1]["error"]
     ran = run("import", "--store", store, "--json", "--id", "other", "--cwd", "/x", good)
-    moved = {"id": "other", "events": 3, "torn": None, "file": str(good)}
+    moved = {"id": "other", "events": 3, "torn": None, "problems": [], "file": str(good)}
     assert (ran.code, ran.values) == (0, [moved])
 
 
