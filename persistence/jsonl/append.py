@@ -81,6 +81,7 @@ class LogFile:
             finally:
                 self._close(handle)
             files.link(paths.temp, paths.log)
+            self._create_sidecar()
         except FileExistsError as error:
             self._drop_temp()
             raise SessionCollisionError(self._session_id, "a log is stored already") from error
@@ -216,9 +217,17 @@ class LogFile:
         if self._exists(self.paths.log):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.paths.log)
         # A crash may have left a half-made log; a half-done delete, the checksums of a former one.
-        for path in (self.paths.temp, self.paths.sidecar):
-            with contextlib.suppress(FileNotFoundError):
-                self._files.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            self._files.unlink(self.paths.temp)
+        with contextlib.suppress(FileNotFoundError):
+            self._files.unlink(self.paths.sidecar)
+            # Durably: after a power cut they must not vouch for the log that takes this place.
+            self._files.sync_dir(self.paths.directory)
+
+    def _create_sidecar(self) -> None:
+        """Create the checksum file with the log, so that one sync makes both names durable."""
+        with contextlib.suppress(OSError):
+            self._close(self._files.open(self.paths.sidecar, "update"))
 
     def _exists(self, path: str) -> bool:
         try:
