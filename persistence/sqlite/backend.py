@@ -31,7 +31,7 @@ from persistence.sqlite.failures import failed_read
 from persistence.sqlite.lane import Lane, LaneBusyError
 from persistence.sqlite.locks import SessionLock, is_storable_text
 from persistence.sqlite.reading import has_session, read_page, read_snapshot
-from persistence.sqlite.rows import decode_log
+from persistence.sqlite.stored_log import decode_log
 from persistence.sqlite.writer import SqliteWriter
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from persistence.sqlite import sql
 from persistence.sqlite.rows import (
     EventRow,
     SessionRecord,
-    Snapshot,
     decode_header,
     decode_summary,
 )
+from persistence.sqlite.stored_log import Snapshot
 
 if TYPE_CHECKING:
     import sqlite3
