@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -58,8 +59,10 @@ def stored_bytes(root: Path) -> int:
 
 def kill_after(process: subprocess.Popen[str], root: Path, start: int, more: int) -> list[int]:
     """Kill a writer once it has stored so many bytes more; return the turns it acknowledged."""
+    give_up_at = monotonic() + 30
     while abs(stored_bytes(root) - start) < more:
         assert process.poll() is None
+        assert monotonic() < give_up_at, "it writes nothing"
     process.send_signal(signal.SIGKILL)
     output = process.communicate(timeout=30)[0]
     assert process.returncode == -signal.SIGKILL
