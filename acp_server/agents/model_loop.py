@@ -115,7 +115,10 @@ class ModelLoop:
             turn.log.hit_max_tokens = True
         # Cut by the limit, a call may be half a call: the assembler leaves it out (contract 1.6).
         blocks = answer.blocks()
-        turn.log.assistant_message(blocks, self._provenance, usage)
+        provenance: dict[str, Any] = dict(self._provenance)
+        if answer.assembler.replay_state is not None:
+            provenance["replayState"] = answer.assembler.replay_state
+        turn.log.assistant_message(blocks, provenance, usage)
         calls = [self._call(turn, block) for block in blocks if block["type"] == "tool-call"]
         if not calls:
             turn.log.end_step()

@@ -195,3 +195,17 @@ async def test_prints_of_an_agent_do_not_touch_the_frames(tmp_path: Path) -> Non
         await client.wait()
         for word in ("in turn", "raw", "child"):
             assert word in client.stderr
+
+
+async def test_a_store_that_cannot_be_opened_is_refused_in_words_and_the_process_lives(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "store").write_text("not a folder", encoding="utf-8")
+    async with server(tmp_path / "store", "echo") as client:
+        await client.initialize()
+        for _ in range(2):
+            with pytest.raises(AcpError) as caught:
+                await client.new_session(tmp_path)
+            assert caught.value.code == -32603
+            assert "store" in caught.value.message
+    assert (tmp_path / "store").read_text(encoding="utf-8") == "not a folder"

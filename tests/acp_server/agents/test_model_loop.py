@@ -1,5 +1,6 @@
 """The model loop: what a stream becomes, what fails it, and what a request holds (Z5, Z12, Z38)."""
 
+import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -498,3 +499,64 @@ async def test_a_cancel_in_the_stream_leaves_chunks_and_no_message() -> None:
         types = [event.type for event in await log_of(backend, session_id)]
     assert "assistant/message" not in types
     assert types[-3:] == ["assistant/chunk", "step/end", "turn/end"]
+
+
+# -- provenance, prefix, and reasons that meet ------------------------------------------------
+
+
+async def test_the_replay_state_that_ends_a_stream_is_kept_with_its_message() -> None:
+    model = Model([delta("a"), {**STOP, "replayState": {"id": "r1"}}])
+    _, events, _ = await talked(model, "hi")
+    (message,) = of_type(events, "assistant/message")
+    assert message.data["provenance"] == {
+        "provider": "acme",
+        "model": "m1",
+        "replayState": {"id": "r1"},
+    }
+
+
+async def test_a_message_prefix_stands_before_the_history_and_never_in_it() -> None:
+    prefix = [{"role": "user", "content": [{"type": "text", "text": "house rules"}]}]
+    header = {"config": {"provider": "acme", "model": "m1"}, "messagePrefix": prefix}
+    sent: list[list[Any]] = []
+
+    async def drive(turn: Turn) -> None:
+        sent.append(list(await turn.begin_request(header)))
+        await turn.text("ok")
+        assert all(message not in prefix for message in turn.history)
+
+    async with running_server(Agent("prefixed", drive)) as client:
+        session_id = await client.new_session("/w")
+        await client.prompt(session_id, "one")
+        await client.prompt(session_id, "two")
+    assert [messages[0] for messages in sent] == prefix * 2
+    assert [len(messages) for messages in sent] == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("finishes", "reason"),
+    [
+        ([finish("max-tokens")], "max-tokens"),
+        ([ModelError("down", code="DOWN")], "error"),
+        ([ModelError("stopped", code="STOPPED", aborted=True)], "aborted"),
+    ],
+)
+async def test_the_graver_reason_ends_a_turn_that_was_cut_by_max_tokens_before(
+    finishes: list[Any], reason: str
+) -> None:
+    # The first step hits the limit, and its second block's call is not lost to it.
+    first = [call("1"), CALLS]
+    model = Model(first, [delta("cut"), *finishes])
+    loop = ModelLoop(model, (WORK,))
+
+    async def drive(turn: Turn) -> None:
+        turn.log.hit_max_tokens = True
+        await loop.drive(turn)
+
+    backend = open_store("memory:")
+    async with running_server(Agent("loop", drive), store=backend) as client:
+        session_id = await client.new_session("/w")
+        with contextlib.suppress(AcpError):
+            await client.prompt(session_id, "go")
+        (end_event,) = of_type(await log_of(backend, session_id), "turn/end")
+    assert end_event.data["reason"]["kind"] == reason
