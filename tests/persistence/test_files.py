@@ -27,7 +27,7 @@ def test_each_mode_opens_what_it_promises(tmp_path: Path) -> None:
     files, path = OsFiles(), str(tmp_path / "file")
     for mode in ("read", "write"):
         with pytest.raises(FileNotFoundError):
-                files.open(path, mode)
+            files.open(path, mode)
     files.close(files.open(path, "create"))
     with pytest.raises(FileExistsError):
         files.open(path, "create")
