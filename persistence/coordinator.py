@@ -263,17 +263,20 @@ class SessionPersistence:
         """Start writing what is pending, without waiting for it."""
         self._sessions.kick(session)
 
-    async def release(self, session: Session | str) -> None:
+    async def release(self, session: Session | str, *, discard: bool = False) -> None:
         """Store what is pending and give the session's lock back.
 
-        Takes a live session or the id of a loaded one. What a live one appends afterwards is not
-        stored.
+        Args:
+            session: A live session, or the id of a loaded one. What a live one appends afterwards
+                is not stored.
+            discard: Store nothing more: the session is about to be deleted, and a full disk must
+                not stand in the way of that.
 
         Raises:
             PersistenceError: what is pending could not be stored; nothing was released.
         """
         if not isinstance(session, str):
-            await self._sessions.release(session)
+            await self._sessions.release(session, discard=discard)
             return
         async with self._slots.queued(session) as slot:
             if slot.owner is not None:

@@ -129,12 +129,12 @@ class LiveSessions(StoreListener):
 
         return stop
 
-    async def release(self, session: Session) -> None:
+    async def release(self, session: Session, *, discard: bool = False) -> None:
         """See `SessionPersistence.release`."""
         live = self._live.get(session.id)
         if live is None or live.session is not session:
             return
-        await self._retire(live)
+        await self._retire(live, discard=discard)
         # Events that came meanwhile belong to nobody; a session of the same id may have come too.
         if self._live.get(session.id) is live:
             del self._live[session.id]
@@ -207,13 +207,14 @@ class LiveSessions(StoreListener):
         if live.slot.owner is live:
             await live.slot.let_go()
 
-    async def _retire(self, live: Live) -> None:
+    async def _retire(self, live: Live, *, discard: bool = False) -> None:
         """Store the rest of a session and give everything of it back."""
         async with live.slot.queue:
-            await self._retire_queued(live)
+            await self._retire_queued(live, discard=discard)
 
-    async def _retire_queued(self, live: Live) -> None:
-        await self.drain_queued(live)
+    async def _retire_queued(self, live: Live, *, discard: bool = False) -> None:
+        if not discard:
+            await self.drain_queued(live)
         live.closed = True
         live.unobserve()
         if live.slot.owner is live:

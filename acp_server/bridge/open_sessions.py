@@ -182,7 +182,7 @@ class OpenSessions:
         async with self.alone_on(session_id):
             opened = self._open.pop(session_id, None)
             if opened is not None:
-                await self._end(opened)
+                await self._end(opened, discard=True)
             try:
                 await self._persistence.delete(session_id)
             except (SessionNotFoundError, InvalidSessionIdError):
@@ -203,8 +203,12 @@ class OpenSessions:
             opened.detach()
             self._store.detach(opened.session)
 
-    async def _end(self, opened: OpenSession) -> PersistenceError | None:
+    async def _end(self, opened: OpenSession, *, discard: bool = False) -> PersistenceError | None:
         """End a session that is not offered any more; return why the store has lost it, if so.
+
+        Args:
+            opened: The session.
+            discard: It is about to be deleted: what is pending need not be stored.
 
         Raises:
             RpcError: Its log cannot be stored now; it is open again.
@@ -214,7 +218,7 @@ class OpenSessions:
         await opened.answered()
         lost: PersistenceError | None = None
         try:
-            await self._persistence.release(opened.session)
+            await self._persistence.release(opened.session, discard=discard)
         except PersistenceError as error:
             if not is_lost(error):
                 self._open[opened.session.id] = opened
