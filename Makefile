@@ -43,8 +43,12 @@ bench: $(STAMP) ## measure against the peers and print ratios; takes some minute
 	$(BIN)/python benchmarks/store_cost.py
 	$(BIN)/python benchmarks/wire.py
 
-soak: $(STAMP) ## long runs: every rule broken once
+interop: $(STAMP) ## drive the server with the TypeScript SDK and acpx (needs node and npm)
+	PYTHON=$(abspath $(BIN)/python) sh interop/run.sh
+
+soak: $(STAMP) ## long runs: rules broken one by one, random wire input, kills, power cuts
 	$(BIN)/python tests/mutations/run.py
+	ACP_SOAK=1 $(BIN)/pytest -q tests/acp_server/test_fuzz.py
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
