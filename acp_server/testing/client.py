@@ -180,14 +180,14 @@ class AcpClient(RawClient):
         members = {"cwd": str(cwd), "mcpServers": [], **params}
         result = await self._call("session/new", members)
         session_id: str = result["sessionId"]
-        self._opened(session_id, cwd)
+        self.note_session(session_id, cwd)
         return session_id
 
     async def load_session(self, session_id: str, cwd: str | Path, **params: Any) -> dict[str, Any]:
         """Load a session; its transcript and updates begin anew with the replay."""
         self._by_session[session_id] = []
         members = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": [], **params}
-        self._opened(session_id, cwd)
+        self.note_session(session_id, cwd)
         return await self._call("session/load", members)
 
     async def resume_session(
@@ -195,7 +195,7 @@ class AcpClient(RawClient):
     ) -> dict[str, Any]:
         """Resume a session, which replays nothing."""
         members = {"sessionId": session_id, "cwd": str(cwd), "mcpServers": [], **params}
-        self._opened(session_id, cwd)
+        self.note_session(session_id, cwd)
         return await self._call("session/resume", members)
 
     async def list_sessions(
@@ -317,6 +317,10 @@ class AcpClient(RawClient):
         if self.on_update is not None:
             self.on_update(session_id, update)
 
-    def _opened(self, session_id: str, cwd: str | Path) -> None:
+    def note_session(self, session_id: str, cwd: str | Path) -> None:
+        """Take a session as the last one opened, and serve its files below `cwd`.
+
+        For sessions that were opened by `request`; the methods of this class do it themselves.
+        """
         self._last_session = session_id
         self._files.roots[session_id] = Path(cwd)

@@ -1,8 +1,8 @@
 """The pytest plugin of the kit: scenario directories as tests, and the fixture `acp`.
 
 Installed projects get it by entry point, so this module imports nothing but pytest. What the hooks
-need is imported when a directory of scenarios is met, or the fixture is asked
-for.
+need is imported when a directory of scenarios is met, the fixture is asked for or `--acp-agent` is
+given.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="KINDS",
         help="kinds of stores that scenarios run on, e.g. jsonl,sqlite (default: all there are)",
     )
+    group.addoption(
+        "--acp-agent",
+        metavar="COMMAND",
+        help="run the ACP conformance cases against the agent that this command line starts, "
+        "instead of the tests",
+    )
     parser.addini(
         "acp_scenarios",
         "names of the directories whose subdirectories are scenarios",
@@ -68,7 +74,7 @@ def pytest_load_initial_conftests(args: list[str]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to write in CI."""
+    """Refuse to write in CI; turn to the conformance cases if an agent is given."""
     writes = [
         f"--acp-{name}"
         for name in ("update", "review", "accept", "record")
@@ -80,6 +86,13 @@ def pytest_configure(config: pytest.Config) -> None:
         if not writing_is_allowed():
             message = f"{writes[0]}: nothing is written while CI is set"
             raise pytest.UsageError(message)
+    command = config.getoption("acp_agent", None)
+    if command:
+        from acp_server.testing.conformance.pytest_cases import (  # noqa: PLC0415 - if used
+            ConformancePlugin,
+        )
+
+        config.pluginmanager.register(ConformancePlugin(command), "acp-conformance")
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:

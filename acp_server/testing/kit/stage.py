@@ -24,7 +24,7 @@ from session_core import (
 
 DEFAULT_STORES = ("jsonl", "sqlite", "memory")
 _GIVEN_ID = "0000feed-0000-7000-8000-{:012x}"
-_SESSION_TOKEN = re.compile(r"\{\{session\.(\d+)\}\}")
+_SESSION_TOKEN = re.compile(r"\{\{session(?:\.(\d+)|Id)\}\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,8 @@ class Stage:
     async def put(self, name: str) -> str:
         """Put a stored log of the scenario's directory into the store and return its session id.
 
-        In the text `{{cwd}}` stands for the working directory and `{{session.N}}` for an id.
+        In the text `{{cwd}}` stands for the working directory, `{{session.N}}` and `{{sessionId}}`
+        for ids.
 
         Raises:
             ScenarioFault: The file is not there or is no log.
@@ -100,7 +101,7 @@ class Stage:
         if not path.is_file():
             raise ScenarioFault(path, 0, "this log is not there")
         text = path.read_text(encoding="utf-8").replace("{{cwd}}", str(self.cwd))
-        text = _SESSION_TOKEN.sub(lambda match: _GIVEN_ID.format(int(match[1])), text)
+        text = _SESSION_TOKEN.sub(lambda match: _GIVEN_ID.format(int(match[1] or 0)), text)
         lines = text.splitlines(keepends=True)
         try:
             # The version is the reader's affair: a scenario may be about a log of another one.

@@ -1,0 +1,9 @@
+"""Conformance cases that any ACP agent can be held to, by its command line.
+
+    python -m acp_server.testing.conformance "my-agent --acp" [--json]
+    pytest --acp-agent "my-agent --acp"
+
+Each case has a stable id and a link into the specification, starts the agent afresh, and is skipped
+where the agent does not advertise what it is about. `bench` starts agents, `cases_*` are the cases,
+`catalog` lists them, `running` runs them, `report` says what came of it.
+"""

@@ -1,0 +1,233 @@
+"""Starts the agent under test and holds it at arm's length: bounded waits, kept violations."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from acp_server.testing.client import AcpClient, PromptResult
+from acp_server.testing.conformance.case import CaseFailed, CaseSkipped
+from acp_server.testing.errors import AcpError, AcpTimeoutError, AgentExitError, FrameViolation
+from acp_server.testing.frames import FrameChecker
+
+if TYPE_CHECKING:
+    from acp_server.testing.client_answers import Answer
+
+AUTH_REQUIRED = -32000
+STOP_REASONS = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
+NO_SESSION = "00000000-dead-7bad-8bad-000000000000"
+
+# What a model that is asked nothing in particular answers fast.
+SHORT_PROMPT = "Reply with the single word OK and do nothing else."
+LONG_PROMPT = "Count slowly from 1 to 2000, one number a line, and do not stop before the end."
+
+
+class KeptViolations(FrameChecker):
+    """Keeps what is wrong with frames for the case that asks for it."""
+
+    def raise_violations(self) -> None:
+        """Raise nothing: a case is about one thing, and frames have cases of their own."""
+
+
+@dataclass(slots=True)
+class Probe:
+    """One running agent.
+
+    Attributes:
+        client: The client.
+        cwd: An empty working directory.
+        result: The result of `initialize`.
+        asked: Params of permission requests so far.
+    """
+
+    client: AcpClient
+    cwd: Path
+    result: Mapping[str, Any]
+    asked: list[Mapping[str, Any]]
+    timeout_s: float
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """`agentCapabilities`, {} if there are none."""
+        return _object(self.result.get("agentCapabilities"))
+
+    def serves(self, name: str) -> bool:
+        """Say whether the agent advertises a session capability: list, resume, close, delete."""
+        return _object(self.capabilities.get("sessionCapabilities")).get(name) is not None
+
+    @property
+    def loads(self) -> bool:
+        """Whether the agent advertises `session/load`."""
+        return self.capabilities.get("loadSession") is True
+
+    async def new_session(self) -> str:
+        """Open a session.
+
+        Raises:
+            CaseSkipped: The agent wants a sign-in first.
+        """
+        return str((await self.opened())["sessionId"])
+
+    async def opened(self) -> Mapping[str, Any]:
+        """Open a session and return the result of `session/new`."""
+        try:
+            result: Mapping[str, Any] = await self.client.request(
+                "session/new", {"cwd": str(self.cwd), "mcpServers": []}, self.timeout_s
+            )
+        except AcpError as error:
+            if error.code == AUTH_REQUIRED:
+                reason = "the agent wants a sign-in first; name its method with --authenticate"
+                raise CaseSkipped(reason) from error
+            raise
+        # So that file requests are served from the directory.
+        self.client.note_session(str(result["sessionId"]), self.cwd)
+        return result
+
+    async def prompt(
+        self, session_id: str, prompt: str | Sequence[Mapping[str, Any]] = SHORT_PROMPT
+    ) -> PromptResult:
+        """Send a prompt and wait for a legal end of its turn."""
+        result = await self.client.prompt(session_id, prompt, self.timeout_s)
+        if result.stop_reason not in STOP_REASONS:
+            message = f"the stop reason is {result.stop_reason!r}"
+            raise CaseFailed(message)
+        return result
+
+    async def refused(self, method: str, params: Mapping[str, Any]) -> AcpError:
+        """Send a request that must be refused and return the error."""
+        return await self.refusal(self.client.request(method, params, self.timeout_s), method)
+
+    async def refusal(self, answer: Awaitable[Any], what: str) -> AcpError:
+        """Wait for an answer that must be an error."""
+        try:
+            result = await answer
+        except AcpError as error:
+            return error
+        message = f"{what} was accepted, with the result {result!r:.200}"
+        raise CaseFailed(message)
+
+    async def lives(self) -> None:
+        """Check that the connection is still served: any request gets its answer."""
+        try:
+            await self.client.request("initialize", {"protocolVersion": 1}, self.timeout_s)
+        except AcpError:
+            return  # refused, but answered
+
+
+@dataclass(slots=True)
+class Tour:
+    """What a walk through everything that the agent offers has shown."""
+
+    violations: list[FrameViolation] = field(default_factory=list)
+    exit_fault: str | None = None
+    cut_short: str | None = None
+
+
+class Bench:
+    """Starts the agent for the cases.
+
+    Args:
+        command: The agent's command line.
+        authenticate: Id of the auth method to sign in with, if any.
+        timeout_s: How long the agent may take for a turn.
+    """
+
+    def __init__(
+        self, command: str, *, authenticate: str | None = None, timeout_s: float = 60.0
+    ) -> None:
+        self.command = command
+        self.timeout_s = timeout_s
+        self._authenticate = authenticate
+        self._tour: Tour | None = None
+
+    @asynccontextmanager
+    async def started(
+        self,
+        *,
+        permissions: Iterable[str] = (),
+        cwd: Path | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+        tour: Tour | None = None,
+    ) -> AsyncIterator[Probe]:
+        """Start the agent, initialize and sign in; end it when the block is left.
+
+        Args:
+            permissions: Answers to permission requests by kind, then `reject_once`.
+            cwd: Where sessions work; an empty directory by default.
+            capabilities: What the client says it can do.
+            tour: Takes the violations and the fault of the exit.
+        """
+        asked: list[Mapping[str, Any]] = []
+        with TemporaryDirectory(prefix="acp-conformance-") as folder:
+            client = AcpClient.spawn(
+                shlex.split(self.command),
+                env=dict(os.environ),
+                cwd=folder,
+                permissions=_answering(list(permissions), asked),
+                checker=KeptViolations(),
+                timeout=self.timeout_s,
+            )
+            try:
+                async with client:
+                    result = await client.initialize(capabilities or {})
+                    if self._authenticate is not None:
+                        await client.authenticate(self._authenticate)
+                    # The temporary folder of macOS is a link.
+                    where = Path(await anyio.Path(folder).resolve()) if cwd is None else cwd
+                    yield Probe(client, where, result, asked, self.timeout_s)
+            except AgentExitError as error:
+                if tour is not None:
+                    tour.exit_fault = error.reason
+            finally:
+                if tour is not None:
+                    tour.violations += client.checker.violations
+
+    async def tour(self) -> Tour:
+        """Walk through what the agent offers, once, and return what was seen."""
+        if self._tour is None:
+            self._tour = await self._walk()
+        return self._tour
+
+    async def _walk(self) -> Tour:
+        tour = Tour()
+        try:
+            async with self.started(permissions=["allow_once"] * 9, tour=tour) as probe:
+                session_id = await probe.new_session()
+                await probe.prompt(session_id)
+                handle = await probe.client.start_prompt(session_id, LONG_PROMPT)
+                with anyio.move_on_after(1):
+                    await handle.pending.answered.wait()
+                await probe.client.cancel(session_id)
+                await handle.result(self.timeout_s)
+                if probe.loads:
+                    await probe.client.load_session(session_id, probe.cwd)
+                if probe.serves("list"):
+                    await probe.client.list_sessions()
+        except (AcpError, AcpTimeoutError, CaseSkipped) as error:
+            tour.cut_short = str(error)
+        return tour
+
+
+def _answering(kinds: list[str], asked: list[Mapping[str, Any]]) -> Answer:
+    def answer(params: Mapping[str, Any]) -> Any:
+        asked.append(params)
+        # Not `cancelled`: that would end the turn.
+        kind = kinds.pop(0) if kinds else "reject_once"
+        for option in params.get("options", ()):
+            if option.get("kind") == kind:
+                return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+        return {"outcome": {"outcome": "cancelled"}}
+
+    return answer
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,85 @@
+"""What a conformance case is, and how it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from acp_server.testing.conformance.bench import Bench
+
+SPEC = "https://agentclientprotocol.com/protocol"
+"""Where the pages of the specification stand that cases link to."""
+
+Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
+
+
+class CaseFailed(Exception):  # noqa: N818 - an outcome
+    """The agent does not do what the case asks for; the message says what it did."""
+
+
+class CaseSkipped(Exception):  # noqa: N818 - an outcome
+    """The case is not for this agent, or nothing could be told; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case.
+
+    Attributes:
+        id: Stable name.
+        title: What is asked for, one line.
+        page: Page of the specification, with its anchor.
+        run: Runs it; returns if the agent passes.
+    """
+
+    id: str
+    title: str
+    page: str
+    run: Callable[[Bench], Awaitable[None]]
+
+    @property
+    def spec(self) -> str:
+        """Link into the specification."""
+        return f"{SPEC}/{self.page}"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What came of a case."""
+
+    case: Case
+    outcome: Outcome
+    reason: str = ""
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the result for a report."""
+        told = {
+            "id": self.case.id,
+            "title": self.case.title,
+            "spec": self.case.spec,
+            "outcome": self.outcome,
+        }
+        return {**told, "reason": self.reason} if self.reason else told
+
+
+def require(holds: object, otherwise: str) -> None:
+    """Fail the case unless something holds.
+
+    Raises:
+        CaseFailed: It does not.
+    """
+    if not holds:
+        raise CaseFailed(otherwise)
+
+
+def skip_unless(holds: object, reason: str) -> None:
+    """Skip the case unless something holds.
+
+    Raises:
+        CaseSkipped: It does not.
+    """
+    if not holds:
+        raise CaseSkipped(reason)
