@@ -46,10 +46,15 @@ _MAX_HEADER = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """Where a log stops being readable."""
+    """Where a log stops being readable.
+
+    Attributes:
+        is_gap: bytes that were never written stand there, so what follows may be of the same write.
+    """
 
     offset: int
     reason: str
+    is_gap: bool
 
     def __str__(self) -> str:
         return f"{self.reason} at byte {self.offset}"
@@ -79,12 +84,12 @@ def read_log(files: Files, session_id: str | None, paths: SessionPaths) -> Store
         files.close(handle)
 
 
-def read_sidecar(files: Files, paths: SessionPaths) -> Sidecar:
-    """Read the checksums of a log; a log without any is older or imported."""
+def read_sidecar(files: Files, paths: SessionPaths) -> Sidecar | None:
+    """Read the checksums of a log; None for a log that is older or imported and has no file."""
     try:
         return decode_sidecar(read_all(files, paths.sidecar))
     except FileNotFoundError:
-        return Sidecar()
+        return None
 
 
 def read_header(files: Files, paths: SessionPaths, session_id: str | None = None) -> SessionHeader:
@@ -153,14 +158,15 @@ class _LogScan:
         handle: int,
         session_id: str | None,
         paths: SessionPaths,
-        sidecar: Sidecar,
+        sidecar: Sidecar | None,
     ) -> None:
         self._files = files
         self._handle = handle
         self._session_id = session_id
         self._label = session_id or paths.key
         self._paths = paths
-        self._sidecar = sidecar
+        self._has_sidecar = sidecar is not None
+        self._sidecar = sidecar = sidecar or Sidecar()
         self._decoder = LogDecoder()
         self._header: SessionHeader | None = None
         self._size = 0
@@ -168,6 +174,7 @@ class _LogScan:
         self._crc = 0
         self._needs_newline = False
         self._tail: _Tail | None = None
+        self._passed_end = False
         self._covered = sidecar.last or Checksum(0, 0, 0)
         self._crc_at_covered = 0
 
@@ -230,7 +237,7 @@ class _LogScan:
             else:
                 kept += self._take_unfinished(unfinished, offset + kept)
         if self._tail is not None:
-            self._look_beyond(block[kept:])
+            self._look_beyond(self._tail, block[kept:])
         self._extend_crc(memoryview(block)[:kept], offset)
 
     def _take_line(self, line: bytes, offset: int, *, is_plain: bool) -> None:
@@ -240,7 +247,9 @@ class _LogScan:
         try:
             self._decoder.feed(line, is_plain=is_plain)
         except BadRecordError as error:
-            self._tail = _Tail(offset, error.reason)
+            # No line of ours holds a NUL; a medium that took the end of a write first shows them.
+            is_gap = self._has_sidecar and b"\0" in line
+            self._tail = _Tail(offset, error.reason, is_gap)
             self._refuse_if_covered()
 
     def _take_unfinished(self, line: bytes, offset: int) -> int:
@@ -251,11 +260,21 @@ class _LogScan:
         self._needs_newline = self._tail is None
         return len(line) if self._needs_newline else 0
 
-    def _look_beyond(self, rest: bytes) -> None:
-        """Refuse the log if a `turn/end` follows the unreadable line: then that was committed."""
-        for line in rest.split(b"\n")[:-1]:
-            if b'"turn/end"' in line and is_turn_end(line):
+    def _look_beyond(self, tail: _Tail, rest: bytes) -> None:
+        """Refuse the log if a `turn/end` follows the unreadable line: then that was committed.
+
+        Behind a gap one may end the file: it then ends the write that has the gap.
+        """
+        *lines, half = rest.split(b"\n")
+        for line in lines:
+            if self._passed_end:
                 self._refuse()
+            if b'"turn/end"' in line and is_turn_end(line):
+                if not tail.is_gap:
+                    self._refuse()
+                self._passed_end = True
+        if half and self._passed_end:
+            self._refuse()
 
     def _extend_crc(self, kept: memoryview, offset: int) -> None:
         inside = self._covered.end - offset

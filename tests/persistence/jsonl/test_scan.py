@@ -131,7 +131,6 @@ def test_a_complete_record_that_lacks_its_newline_is_kept(
     [
         BAD,
         b"\n",
-        b"\0" * 30 + b"\n",
         line({"a": 1}),
         line({**E[1].to_json(), "seq": 7}),
         line({**E[1].to_json(), "data": {}}),
@@ -378,3 +377,44 @@ def test_reading_leaves_no_file_open(paths: SessionPaths) -> None:
 def test_ids_are_checked_where_the_file_lies(paths: SessionPaths) -> None:
     Path(paths.log).write_bytes(line(HEADER))
     assert read_log(OsFiles(), None, paths).header.id == SessionId("s")
+
+
+GAP = b'{"type":"turn/st\0\0\0\0\0\0\0\0essage","seq":4}\n'
+END2 = line({**turn_events(2, 3)[2].to_json()})
+
+
+@pytest.mark.parametrize("beyond", [[], [OK4], [END2], [OK4, END2], [OK4, b'{"half']])
+def test_a_gap_in_the_last_write_is_a_torn_tail(
+    read: Callable[..., StoredLog], beyond: list[bytes]
+) -> None:
+    """Z40: the medium took the end of a write, perhaps its `turn/end`, and not its middle."""
+    data = b"".join([line(HEADER), *lines(E)])
+    stored = read(b"".join([data, GAP, *beyond]), [len(data)])
+    assert list(stored.log) == E
+    assert mark_of(stored).end == len(data)
+
+
+@pytest.mark.parametrize(
+    "beyond", [[END2, OK3], [END2, END2], [END2, b'{"half'], [END2, b"\0"]], ids=range(4)
+)
+def test_a_gap_that_more_than_its_write_follows_is_damage(
+    read: Callable[..., StoredLog], beyond: list[bytes]
+) -> None:
+    data = b"".join([line(HEADER), *lines(E)])
+    with pytest.raises(CorruptLogError) as raised:
+        read(b"".join([data, GAP, *beyond]), [len(data)])
+    assert raised.value.offset == len(data)
+
+
+def test_a_gap_is_damage_in_a_log_without_a_checksum_file(paths: SessionPaths) -> None:
+    data = b"".join([line(HEADER), *lines(E)])
+    for gap in (GAP, b"\0" * 30 + b"\n"):
+        Path(paths.log).write_bytes(b"".join([data, gap, END2]))
+        with pytest.raises(CorruptLogError):
+            read_log(OsFiles(), "s", paths)
+
+
+def test_a_gap_before_the_last_checksum_is_damage(read: Callable[..., StoredLog]) -> None:
+    data = b"".join([line(HEADER), *lines(E), GAP, END2])
+    with pytest.raises(CorruptLogError):
+        read(data, [len(data)])
