@@ -13,6 +13,7 @@ nothing here suspends; locks are the kernel's and have no place in it.
 from __future__ import annotations
 
 import logging
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -22,7 +23,7 @@ from persistence.storing import load_and_repair, store_batch
 from persistence.summary import SummaryFold
 from persistence.testing.disk_states import DiskStates, cached_image, synced_image
 from persistence.testing.harness import header, turn_events
-from persistence.testing.simulated_disk import SimulatedDisk
+from persistence.testing.simulated_disk import DiskImage, SimulatedDisk
 from persistence.tracking import Slot
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from persistence.files import Files
     from persistence.seam import SessionBackend
     from persistence.storing import LoadedSession
-    from persistence.testing.simulated_disk import DiskImage
     from session_core import Event
 
 T = TypeVar("T")
@@ -180,6 +180,8 @@ class PowerCuts:
     Args:
         open_backend: opens the store on a disk.
         states: how many states are taken at each operation.
+        most: after so many states no more are taken.
+        unread: the end of the names of files that a load does not read.
 
     Attributes:
         states: different pairs of a state of the disk and of what was acknowledged by then.
@@ -195,8 +197,12 @@ class PowerCuts:
         states: int = 200,
         holes: bool = True,
         ordered_names: bool = False,
+        unread: str | None = None,
+        most: int = sys.maxsize,
     ) -> None:
+        self._most = most
         self._open = open_backend
+        self._unread = unread
         self._limit = states
         self._states = DiskStates(seed=seed, holes=holes, ordered_names=ordered_names)
         self._seen: set[int] = set()
@@ -238,6 +244,8 @@ class PowerCuts:
     def _cut(self, disk: SimulatedDisk, history: History, operation: str, limit: int) -> None:
         self.points += 1
         for image in self._states.images(disk, limit):
+            if self.states >= self._most:
+                return
             if self._is_new(image, history):
                 self._recover(image, history, operation, again=self.states % _INTERRUPTED == 0)
 
@@ -270,11 +278,11 @@ class PowerCuts:
         if found is not None:
             log = session.history.acknowledged
         _require(history.fault(found))
+        if log and self.states % _LISTED == 0:
+            await _check_list(session.backend, log)
         turn = _next_turn(log or [])
         await session.append(turn)
         expected = [*(log or []), *turn]
-        if self.states % _LISTED == 0:
-            await _check_list(session.backend, expected)
         # Mostly as after one more power cut, sometimes as another process finds it.
         after = synced_image(disk) if self.states % _LISTED else cached_image(disk)
         if await self._read(after) != expected:
@@ -286,6 +294,9 @@ class PowerCuts:
 
         Many states recover to the same image, and reading it does not depend on the way there.
         """
+        if self._unread is not None:
+            files = tuple(file for file in image.files if not file[0].endswith(self._unread))
+            image = DiskImage(image.directories, files)
         known = self._read_before.get(image)
         if known is None:
             if len(self._read_before) >= _REMEMBERED:

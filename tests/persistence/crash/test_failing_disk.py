@@ -203,4 +203,4 @@ async def test_a_power_cut_after_any_failing_call_is_survived() -> None:
             files.plan(operation, errno.EIO, after=after, times=2)
             return files
 
-        PowerCuts(open_simulated_jsonl, states=4, holes=False).run(workload, wrap=wrap)
+        PowerCuts(open_simulated_jsonl, states=4).run(workload, wrap=wrap)

@@ -85,7 +85,7 @@ def violation(
 ) -> str:
     """Return what the simulator finds wrong, `wrap` being a bug that only the workload meets."""
     with pytest.raises(BrokenPromiseError) as raised:
-        PowerCuts(open_simulated_jsonl, holes=False).run(workload, wrap=wrap)
+        PowerCuts(open_simulated_jsonl).run(workload, wrap=wrap)
     return raised.value.reason
 
 
