@@ -7,17 +7,40 @@ given.
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from acp_server.testing.kit.fixture import AcpTalks
 
 _UPDATE_MODES = ("new", "changed", "all")
+_PATHS = "acp_update_paths"
+
+
+class _UpdateAction(argparse.Action):
+    """Takes a mode, or nothing; what is no mode is a path that argparse has handed over."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        del parser
+        mode = "changed" if values is None else str(values)
+        if mode not in _UPDATE_MODES:
+            if "=" in (option_string or "") or not Path(mode.partition("::")[0]).exists():
+                message = f"{mode!r} is neither a mode ({', '.join(_UPDATE_MODES)}) nor a path"
+                raise argparse.ArgumentError(self, message)
+            setattr(namespace, _PATHS, [*getattr(namespace, _PATHS, ()), mode])
+            mode = "changed"
+        setattr(namespace, self.dest, mode)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,9 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("acp", "ACP agents: scenarios and conformance")
     group.addoption(
         "--acp-update",
+        action=_UpdateAction,
         nargs="?",
-        const="changed",
-        choices=_UPDATE_MODES,
+        metavar="new|changed|all",
         help="write the expected files of scenarios: those that are missing (new), those that "
         "differ, too (changed, the default), or also remove what no run gives any more (all)",
     )
@@ -67,14 +90,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(args: list[str]) -> None:
-    """Let a path follow a bare `--acp-update`: argparse would take it for the value."""
-    args[:] = ["--acp-update=changed" if arg == "--acp-update" else arg for arg in args]
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to write in CI; turn to the conformance cases if an agent is given."""
+    paths = [path for path in getattr(config.option, _PATHS, ()) if path not in config.args]
+    if paths:
+        given = config.args_source is pytest.Config.ArgsSource.ARGS
+        config.args = [*config.args, *paths] if given else paths
     writes = [
         f"--acp-{name}"
         for name in ("update", "review", "accept", "record")

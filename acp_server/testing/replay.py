@@ -112,7 +112,7 @@ def differing(expected: Iterable[Line], found: Iterable[Line]) -> Iterator[str]:
 async def _load(log: Path, root: Path) -> Transcript:
     stage = Stage(log.parent, root, "jsonl")
     session_id = await stage.put(log.name)
-    header = orjson.loads(log.read_bytes().partition(b"\n")[0])
+    header = orjson.loads((await anyio.Path(log).read_bytes()).partition(b"\n")[0])
     cwd = str(header.get("cwd", "")).replace("{{cwd}}", str(stage.cwd))
     agent = Agent(name="nobody", drive=_no_turn)
     async with opened_server("memory", stage, agent, 0, {}) as client:

@@ -115,9 +115,11 @@ async def _no_turn(_turn: Turn) -> None:
 def _open_ends(stored: StoredSession) -> Iterator[str]:
     if is_turn_open(stored.log):
         yield "its last turn is open"
-    calls = trace_of(stored.log).calls
-    if calls:
-        yield f"the calls {sorted(calls)} have no result"
+    called = {e.data["callId"]: e.seq for e in stored.events if e.type == "tool/call"}
+    answered = {e.data["callId"] for e in stored.events if e.type == "tool/result"}
+    for call_id, seq in called.items():
+        if call_id not in answered:
+            yield f"the call {call_id} of event {seq} has no result"
 
 
 def _script_ends(stored: StoredSession) -> Iterator[str]:

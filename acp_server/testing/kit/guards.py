@@ -65,10 +65,9 @@ def directory_faults(directory: ScenarioDirectory) -> Iterator[str]:
     files = {file.name for file in path.iterdir() if file.is_file()}
     for name in sorted(files - set(_known_files(directory))):
         yield f"{directory.name}: nothing names the file {name}"
-    for name, declared in (
-        (OVERRIDE_FILE, scenario.overridden),
-        (HEADER_FILE, scenario.pins_header),
-    ):
+    model = directory.model_file
+    override = OVERRIDE_FILE if model is None else f"{model.stem}.override.json"
+    for name, declared in ((override, scenario.overridden), (HEADER_FILE, scenario.pins_header)):
         if declared and name not in files:
             yield f"{directory.name}: {name} is declared and not there"
         elif not declared and name in files:

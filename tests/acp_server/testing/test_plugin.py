@@ -1,0 +1,216 @@
+"""The pytest plugin in a project that knows nothing of ours."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+SCENARIO = {
+    "about": "The agent greets.",
+    "agent": "agent.py:greeter",
+    "steps": [
+        {"op": "initialize"},
+        {"op": "newSession"},
+        {"op": "prompt", "text": "Ada"},
+    ],
+}
+AGENT = """
+from acp_server import agent
+
+
+@agent
+async def greeter(turn):
+    await turn.text(f"Hello {turn.prompt}")
+"""
+# What other snapshot plugins register: with the same names pytest would not start.
+OTHER_PLUGIN = """
+import pytest
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("other")
+    group.addoption("--snapshot-update", action="store_true")
+    group.addoption("--inline-snapshot")
+    group.addoption("--update-snapshots", action="store_true")
+    group.addoption("--snapshot-patch-pycharm-diff", action="store_true")
+
+
+@pytest.fixture
+def snapshot():
+    return "other"
+"""
+TESTS = """
+async def greeter(turn):
+    await turn.text(f"Hello {turn.prompt}")
+
+
+def test_in_python(acp):
+    with acp("scenarios/greeting/agent.py:greeter") as talk:
+        turn = talk.prompt("Grace")
+        assert (turn.stop_reason, turn.text) == ("end_turn", "Hello Grace")
+
+
+def test_with_an_agent_of_its_own(acp):
+    with acp(greeter) as talk:
+        assert talk.prompt("Joan").text == "Hello Joan"
+
+
+def test_beside_another_plugin(acp, snapshot):
+    assert snapshot == "other"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    scenario = root / "scenarios" / "greeting"
+    scenario.mkdir(parents=True)
+    (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
+    (root / "other_plugin.py").write_text(OTHER_PLUGIN, "utf-8")
+    (root / "test_greeter.py").write_text(TESTS, "utf-8")
+    (scenario / "scenario.json").write_text(json.dumps(SCENARIO), "utf-8")
+    (scenario / "agent.py").write_text(AGENT, "utf-8")
+    # Whatever lies in a workspace is no test of the project.
+    (scenario / "workspace").mkdir()
+    (scenario / "workspace" / "test_trap.py").write_text("raise SystemExit(9)\n", "utf-8")
+    return root
+
+
+def run(
+    project: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    known = {
+        key: value for key, value in os.environ.items() if not key.startswith(("CI", "PYTEST"))
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "other_plugin", "-q", *arguments],
+        cwd=project,
+        env={
+            **known,
+            "PYTHONPATH": os.pathsep.join([str(project), str(ROOT)]),
+            **(environment or {}),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def expected_files(project: Path) -> list[str]:
+    found = (project / "scenarios" / "greeting").glob("*.expected.jsonl*")
+    return sorted(path.name for path in found)
+
+
+def test_a_scenario_is_written_run_changed_reviewed_and_accepted(project: Path) -> None:
+    scenario = project / "scenarios" / "greeting"
+
+    first = run(project, "scenarios")
+    assert first.returncode == 1
+    assert "greeting: nothing is expected yet" in first.stdout
+
+    written = run(project, "--acp-update", "scenarios")
+    assert written.returncode == 0, written.stdout + written.stderr
+    assert expected_files(project) == ["frames.expected.jsonl", "session.expected.jsonl"]
+
+    passed = run(project, "scenarios")
+    assert "5 passed" in passed.stdout, passed.stdout  # guards, a process, three stores
+
+    (scenario / "agent.py").write_text(AGENT.replace("Hello", "Bye"), "utf-8")
+    changed = run(project, "scenarios")
+    assert changed.returncode == 1
+    assert (
+        'has `params.update.content.text` "Bye Ada" where "Hello Ada" is expected' in changed.stdout
+    )
+    assert "to accept: pytest scenarios --acp-accept=greeting" in changed.stdout
+    assert expected_files(project) == [
+        "frames.expected.jsonl",
+        "frames.expected.jsonl.new",
+        "session.expected.jsonl",
+        "session.expected.jsonl.new",
+    ]
+
+    accepted = run(project, "scenarios", "--acp-accept=greeting")
+    assert accepted.returncode == 0, accepted.stdout
+    assert expected_files(project) == ["frames.expected.jsonl", "session.expected.jsonl"]
+    assert "Bye Ada" in (scenario / "frames.expected.jsonl").read_text("utf-8")
+
+    (scenario / "agent.py").write_text(AGENT, "utf-8")
+    reviewed = run(project, "scenarios", "--acp-review")
+    assert reviewed.returncode == 1
+    # Nobody is asked without a terminal.
+    assert reviewed.stdout.count('params.update.content.text: "Bye Ada" -> "Hello Ada"') == 2
+    assert "Bye Ada" in (scenario / "frames.expected.jsonl").read_text("utf-8")
+
+
+def test_a_mode_that_is_none_is_refused(project: Path) -> None:
+    done = run(project, "--acp-update=most", "scenarios")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "'most' is neither a mode (new, changed, all) nor a path" in done.stderr
+
+
+def test_nothing_is_written_in_ci(project: Path) -> None:
+    in_ci = {"CI": "true"}
+    refused = run(project, "scenarios", "--acp-update=new", environment=in_ci)
+    assert refused.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--acp-update: nothing is written while CI is set" in refused.stderr
+    run(project, "--acp-update", "scenarios")
+    (project / "scenarios" / "greeting" / "agent.py").write_text(
+        AGENT.replace("Hello", "Bye"), "utf-8"
+    )
+    failed = run(project, "scenarios", environment=in_ci)
+    assert failed.returncode == 1
+    assert "CI is set, so nothing was written" in failed.stdout
+    assert expected_files(project) == ["frames.expected.jsonl", "session.expected.jsonl"]
+
+
+def test_the_fixture_and_scenarios_work_under_xdist_beside_another_plugin(project: Path) -> None:
+    run(project, "--acp-update", "scenarios")
+    done = run(project, "-n", "2", "--snapshot-update")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "8 passed" in done.stdout
+
+
+def test_a_bad_scenario_is_an_error_with_its_line(project: Path) -> None:
+    bad = '{"about": "x",\n"agent": "demo",\n"steps": [{"op": "initialise"}]}'
+    (project / "scenarios" / "greeting" / "scenario.json").write_text(bad, "utf-8")
+    done = run(project, "scenarios")
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert "scenario.json:3: steps[0]: there is no op 'initialise'" in done.stdout
+
+
+def test_conformance_cases_take_the_place_of_the_tests(project: Path) -> None:
+    server = f"{sys.executable} -m acp_server.testing.serve --store memory: --agent demo"
+    done = run(project, "--acp-agent", server, "-k", "initialize or unknown_method", "-v")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
+    assert "test_greeter" not in done.stdout
+    assert f"acp agent: {server}" in done.stdout
+
+
+def test_a_project_that_does_not_use_it_pays_for_nothing(project: Path) -> None:
+    shutil.rmtree(project / "scenarios")
+    (project / "test_greeter.py").write_text(
+        textwrap.dedent(
+            """
+            import sys
+
+
+            def test_nothing_of_the_kit_is_there():
+                heavy = ("anyio", "orjson", "pydantic", "acp", "session_core", "persistence")
+                assert [name for name in heavy if name in sys.modules] == []
+                kit = [name for name in sys.modules if name.startswith("acp_server")]
+                assert kit == ["acp_server", "acp_server.testing", "acp_server.testing.plugin"]
+            """
+        ),
+        "utf-8",
+    )
+    done = run(project, "test_greeter.py", "-p", "no:anyio", "-p", "no:hypothesispytest")
+    assert done.returncode == 0, done.stdout
