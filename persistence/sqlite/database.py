@@ -280,6 +280,9 @@ def _read_store_id(path: str, connection: sqlite3.Connection) -> str:
     row = connection.execute(sql.READ_STORE_ID).fetchone()
     if row is None:
         raise ForeignStoreError(path, "it has no store id")
+    if not isinstance(row[0], str | bytes):
+        # A flipped bit may change the type of a stored value, STRICT or not.
+        raise ForeignStoreError(path, "its store id is damaged")
     return os.fsdecode(row[0])
 
 

@@ -29,7 +29,7 @@ from persistence import (
     open_store,
 )
 from persistence.sqlite import SqliteBackend
-from persistence.sqlite.database import Database
+from persistence.sqlite.database import Database, _read_store_id
 from persistence.sqlite.harness import SqliteHarness
 from persistence.testing.harness import header, turn_events
 from session_core import SessionStore
@@ -543,3 +543,11 @@ def test_opening_a_store_imports_sqlite_and_nothing_before_does() -> None:
         "persistence.open_store('sqlite:/nonexistent/x'); assert 'sqlite3' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_store_id_whose_type_a_flipped_bit_has_changed_is_damage() -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE persistence_state (singleton, store_id)")
+        connection.execute("INSERT INTO persistence_state VALUES (1, 5)")
+        with pytest.raises(ForeignStoreError, match="store id is damaged"):
+            _read_store_id("/somewhere/store.db", connection)
