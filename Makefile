@@ -49,6 +49,7 @@ interop: $(STAMP) ## drive the server with the TypeScript SDK and acpx (needs no
 soak: $(STAMP) ## long runs: rules broken one by one, random wire input, kills, power cuts
 	$(BIN)/python tests/mutations/run.py
 	ACP_SOAK=1 $(BIN)/pytest -q tests/acp_server/test_fuzz.py
+	$(BIN)/python tests/soak/soak.py
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
