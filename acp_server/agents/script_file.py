@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from acp_server.agents.errors import ModelError, ScriptError
-from session_core import SessionCoreError, SessionHeader, decode_storage_record
+from session_core import SessionCoreError, decode_storage_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -174,8 +174,7 @@ def _from_log(path: Path) -> tuple[Response, ...]:
     source = str(path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        header = SessionHeader.from_json(json.loads(lines[0]))
-        start = header.seed_length or 0
+        start = _seed_length(json.loads(lines[0]))
         groups: dict[tuple[int, int], list[StreamChunk]] = {}
         for line in lines[1:]:
             for event in decode_storage_record(json.loads(line)):
@@ -191,6 +190,14 @@ def _from_log(path: Path) -> tuple[Response, ...]:
             reason = f"turn {turn} step {step} has no `finish`: it cannot be replayed as it is"
             raise ScriptError(source, reason)
     return tuple({"kind": "chunks", "chunks": chunks} for chunks in groups.values())
+
+
+def _seed_length(header: Mapping[str, Any]) -> int:
+    """Return how many events the session inherited; an expected log has no other real member."""
+    if header["type"] != "session":
+        reason = "the first line is no session header"
+        raise ValueError(reason)
+    return int(header.get("seedLength", 0))
 
 
 # -- the short form -------------------------------------------------------------------------

@@ -107,6 +107,10 @@ def pytest_configure(config: pytest.Config) -> None:
         if not writing_is_allowed():
             message = f"{writes[0]}: nothing is written while CI is set"
             raise pytest.UsageError(message)
+    if config.getoption("acp_record", None) and getattr(config.option, "numprocesses", None):
+        # A provider is asked for one thing after the other.
+        message = "--acp-record runs one scenario after the other, without -n"
+        raise pytest.UsageError(message)
     command = config.getoption("acp_agent", None)
     if command:
         from acp_server.testing.conformance.pytest_cases import (  # noqa: PLC0415 - if used

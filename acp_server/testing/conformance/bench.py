@@ -46,13 +46,19 @@ class Probe:
         cwd: An empty working directory.
         result: The result of `initialize`.
         asked: Params of permission requests so far.
+        bench: Where the agent was started.
     """
 
     client: AcpClient
     cwd: Path
     result: Mapping[str, Any]
     asked: list[Mapping[str, Any]]
-    timeout_s: float
+    bench: Bench
+
+    @property
+    def timeout_s(self) -> float:
+        """How long the agent may take for an answer."""
+        return self.bench.timeout_s
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -94,8 +100,20 @@ class Probe:
     async def prompt(
         self, session_id: str, prompt: str | Sequence[Mapping[str, Any]] = SHORT_PROMPT
     ) -> PromptResult:
-        """Send a prompt and wait for a legal end of its turn."""
-        result = await self.client.prompt(session_id, prompt, self.timeout_s)
+        """Send a prompt and wait for a legal end of its turn.
+
+        Raises:
+            CaseSkipped: The agent has failed to answer the simplest of prompts before.
+        """
+        if self.bench.no_turns is not None:
+            raise CaseSkipped(self.bench.no_turns)
+        try:
+            result = await self.client.prompt(session_id, prompt, self.timeout_s)
+        except (AcpError, AcpTimeoutError) as error:
+            if prompt == SHORT_PROMPT:
+                # No provider, or no credentials: once is enough, and said once.
+                self.bench.no_turns = f"the agent answers no prompt: {error}"
+            raise
         if result.stop_reason not in STOP_REASONS:
             message = f"the stop reason is {result.stop_reason!r}"
             raise CaseFailed(message)
@@ -138,6 +156,9 @@ class Bench:
         command: The agent's command line.
         authenticate: Id of the auth method to sign in with, if any.
         timeout_s: How long the agent may take for a turn.
+
+    Attributes:
+        no_turns: Why cases that need a turn are skipped: the simplest prompt was not answered.
     """
 
     def __init__(
@@ -145,6 +166,7 @@ class Bench:
     ) -> None:
         self.command = command
         self.timeout_s = timeout_s
+        self.no_turns: str | None = None
         self._authenticate = authenticate
         self._tour: Tour | None = None
 
@@ -182,7 +204,7 @@ class Bench:
                         await client.authenticate(self._authenticate)
                     # The temporary folder of macOS is a link.
                     where = Path(await anyio.Path(folder).resolve()) if cwd is None else cwd
-                    yield Probe(client, where, result, asked, self.timeout_s)
+                    yield Probe(client, where, result, asked, self)
             except AgentExitError as error:
                 if tour is not None:
                     tour.exit_fault = error.reason

@@ -171,6 +171,9 @@ BASIC_CASES = (
         "transports",
         _split_write,
     ),
+)
+
+LAST_CASES = (
     Case(
         "lifecycle.exit",
         "the agent ends with code 0 within 5 s of the end of its input",

@@ -1,8 +1,8 @@
 """All cases, in the order in which they run."""
 
 from acp_server.testing.conformance.case import Case
-from acp_server.testing.conformance.cases_basic import BASIC_CASES
+from acp_server.testing.conformance.cases_basic import BASIC_CASES, LAST_CASES
 from acp_server.testing.conformance.cases_prompt import PROMPT_CASES
 from acp_server.testing.conformance.cases_session import SESSION_CASES
 
-CASES: tuple[Case, ...] = (*BASIC_CASES, *SESSION_CASES, *PROMPT_CASES)
+CASES: tuple[Case, ...] = (*BASIC_CASES, *PROMPT_CASES, *SESSION_CASES, *LAST_CASES)

@@ -14,6 +14,7 @@ from acp_server.testing.kit.accepting import (
     writing_is_allowed,
 )
 from acp_server.testing.kit.guards import suite_faults
+from acp_server.testing.kit.live import RecordError, record
 from acp_server.testing.kit.runner import run_scenario, variants_of
 from acp_server.testing.kit.scenario import SCENARIO_FILE, ScenarioFault, load_scenario
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from acp_server.testing.kit.scenario import ScenarioDirectory
 
 GUARDS = "guards"
+_WRITING = ("update", "accept", "review", "record")
 DIFFERING = pytest.StashKey[list["Path"]]()
 """Scenarios that were not as expected, for `--acp-review`."""
 
@@ -41,7 +43,7 @@ class ScenarioSuite(pytest.Directory):
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the guards and the scenarios."""
         accepted = self.config.getoption("acp_accept", None)
-        if not accepted and not self.config.getoption("acp_update", None):
+        if not any(self.config.getoption(f"acp_{name}", None) for name in _WRITING):
             yield SuiteGuards.from_parent(self, name=GUARDS)
         for path in sorted(self.path.iterdir()):
             if (path / SCENARIO_FILE).is_file() and (not accepted or path.name in accepted):
@@ -68,7 +70,9 @@ class ScenarioFile(pytest.File):
         option = self.config.getoption
         stores = [kind for kind in (option("acp_stores") or "").split(",") if kind]
         variants = variants_of(directory, stores)
-        writes = any(option(f"acp_{name}", None) for name in ("update", "accept", "review"))
+        if option("acp_record", None) and directory.scenario.recorded is None:
+            return
+        writes = any(option(f"acp_{name}", None) for name in _WRITING)
         for position, variant in enumerate(variants[:1] if writes else variants):
             yield ScenarioItem.from_parent(
                 self, name=variant.name, directory=directory, variant=variant, first=not position
@@ -93,10 +97,14 @@ class ScenarioItem(pytest.Item):
             ScenarioFailed: It is not as it should be.
         """
         path = self._directory.path
-        if self.config.getoption("acp_accept", None):
+        option = self.config.getoption
+        mode = option("acp_update", None)
+        if option("acp_accept", None):
             accept(path)
+        if option("acp_record", None):
+            record(self._directory, self._variant)
+            mode = "all"
         verdict = run_scenario(self._directory, self._variant)
-        mode = self.config.getoption("acp_update", None)
         if mode and verdict.snapshot is not None and not verdict.hard_faults:
             update(path, verdict.snapshot, mode)
             verdict = verdict.against(path)
@@ -110,7 +118,7 @@ class ScenarioItem(pytest.Item):
         self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
     ) -> str | TerminalRepr:
         """Return the report; what is no failure of the scenario is shown with its traceback."""
-        if isinstance(excinfo.value, ScenarioFailed | ScenarioFault):
+        if isinstance(excinfo.value, ScenarioFailed | ScenarioFault | RecordError):
             return str(excinfo.value)
         return super().repr_failure(excinfo)
 

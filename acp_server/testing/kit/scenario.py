@@ -201,7 +201,8 @@ def load_scenario(directory: Path) -> ScenarioDirectory:
         place, reason = _first_fault(error)
         raise ScenarioFault(path, line_of(lines, place), reason) from error
     found = ScenarioDirectory(directory, scenario)
-    found.agent_spec()
+    if scenario.recorded is None or found.model_file is not None:
+        found.agent_spec()
     return found
 
 

@@ -88,6 +88,21 @@ class Stage:
         finally:
             await backend.close()
 
+    def agent(self, spec: str) -> str:
+        """Return an agent as it is started here: in its script, too, `{{cwd}}` has a meaning."""
+        if not spec.startswith("script:"):
+            return spec
+        path = Path(spec.removeprefix("script:"))
+        folder = self.root / "model"
+        folder.mkdir(exist_ok=True)
+        for beside in path.parent.glob(f"{path.stem}.*json*"):
+            text = beside.read_text(encoding="utf-8")
+            (folder / beside.name).write_text(self._placed(text), encoding="utf-8")
+        return f"script:{folder / path.name}"
+
+    def _placed(self, text: str) -> str:
+        return text.replace("{{cwd}}", str(self.cwd))
+
     async def put(self, name: str) -> str:
         """Put a stored log of the scenario's directory into the store and return its session id.
 
@@ -100,7 +115,7 @@ class Stage:
         path = self._source / name
         if not path.is_file():
             raise ScenarioFault(path, 0, "this log is not there")
-        text = path.read_text(encoding="utf-8").replace("{{cwd}}", str(self.cwd))
+        text = self._placed(path.read_text(encoding="utf-8"))
         text = _SESSION_TOKEN.sub(lambda match: _GIVEN_ID.format(int(match[1] or 0)), text)
         lines = text.splitlines(keepends=True)
         try:

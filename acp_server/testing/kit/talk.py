@@ -75,7 +75,11 @@ class Talk:
             self._agent = self._directory.agent_spec(agent)
         self._stack = AsyncExitStack()
         opened = opened_server(
-            self._transport, self.stage, self._agent, self._series, self.answers.methods()
+            self._transport,
+            self.stage,
+            self.stage.agent(self._agent),
+            self._series,
+            self.answers.methods(),
         )
         self._client = await self._stack.enter_async_context(opened)
         self._client.on_update = self.views.update

@@ -13,6 +13,7 @@ from acp_server.testing import connection
 from acp_server.testing.connection import RecordedFrame
 from acp_server.testing.kit.accepting import update
 from acp_server.testing.kit.checks import log_faults
+from acp_server.testing.kit.live import RecordError, record
 from acp_server.testing.kit.recording import Recording
 from acp_server.testing.kit.runner import Variant, Verdict, run_scenario
 from acp_server.testing.kit.scenario import ScenarioDirectory, load_scenario
@@ -105,6 +106,56 @@ def test_what_differs_is_reported(tmp_path: Path) -> None:
     ]
     assert "<- event 6 assistant/chunk" not in verdict.report()
     assert "<- event 5 assistant/chunk" in verdict.report()
+
+
+def test_a_live_agent_is_recorded_and_played_again(tmp_path: Path) -> None:
+    live = """
+    async def asker(turn):
+        async with turn.tool("read", kind="read", arguments={"path": f"{turn.cwd}/a.txt"}) as call:
+            call.result(await turn.files.read("a.txt"))
+        await turn.text("alive")
+    """
+    directory = scenario(
+        tmp_path,
+        {"op": "writeFile", "path": "a.txt", "text": "A"},
+        PROMPT,
+        agent=live,
+        recorded="agent.py:asker",
+    )
+    text = json.loads((directory.path / "scenario.json").read_text("utf-8"))
+    script = {**text, "agent": "script", "pinsHeader": True}
+    (directory.path / "scenario.json").write_text(json.dumps(script), "utf-8")
+    assert record(load_scenario(directory.path), Variant("memory", "jsonl")) == ["model.jsonl"]
+    assert "{{cwd}}/a.txt" in (directory.path / "model.jsonl").read_text("utf-8")
+    verdict = passed_after_update(load_scenario(directory.path))
+    assert verdict.snapshot is not None
+    shown = orjson.dumps(verdict.snapshot.files["frames.expected.jsonl"]).decode()
+    assert '"text":"alive"' in shown
+    assert '"rawInput":{"path":"{{cwd}}/a.txt"}' in shown
+
+
+def test_a_live_agent_that_fails_leaves_no_script(tmp_path: Path) -> None:
+    agent = "async def asker(turn): raise ValueError"
+    directory = scenario(tmp_path, PROMPT, agent=agent, recorded="agent.py:asker")
+    with pytest.raises(RecordError, match="ValueError"):
+        record(directory, MEMORY)
+    assert not (directory.path / "model.jsonl").exists()
+
+
+def test_an_expected_log_is_a_script_too(tmp_path: Path) -> None:
+    model = [
+        {"text": "I look", "calls": [{"name": "read", "arguments": {"path": "a"}}]},
+        {"text": "ok"},
+    ]
+    first = scenario(tmp_path, PROMPT, model=model)
+    passed_after_update(first)
+    again = scenario(tmp_path, PROMPT, model=[], name="two")
+    (again.path / "model.json").unlink()
+    log = (first.path / "session.expected.jsonl").read_bytes()
+    (again.path / "model.jsonl").write_bytes(log)
+    passed_after_update(again)
+    played = (again.path / "session.expected.jsonl").read_bytes()
+    assert played.replace(b"model.jsonl", b"model.json") == log
 
 
 @pytest.mark.case("G7")
