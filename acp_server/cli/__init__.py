@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
@@ -131,7 +132,11 @@ def _run_serve(options: argparse.Namespace) -> int:
     except AgentsError as error:
         raise UsageError(str(error)) from error
     store = options.store or default_store()
-    return anyio.run(serve_stdio, ServerConfig(agent=agent, store=store), transport)
+    code = anyio.run(serve_stdio, ServerConfig(agent=agent, store=store), transport)
+    # The interpreter's last collections need not look at what the process is about to give back:
+    # that is most of the time from the end of input to the exit.
+    gc.freeze()
+    return code
 
 
 def _run_demo(options: argparse.Namespace) -> int:
