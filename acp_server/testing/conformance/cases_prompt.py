@@ -79,8 +79,8 @@ async def _unrecognized(bench: Bench) -> None:
 async def _quiet_afterwards(bench: Bench) -> None:
     async with bench.started() as probe:
         session_id = await probe.new_session()
-        await probe.prompt(session_id)
         before = len(probe.client.checker.violations)
+        await probe.prompt(session_id)
         await anyio.sleep(_QUIET_S)
         late = [v for v in probe.client.checker.violations[before:] if v.rule == "idle"]
         require(not late, f"behind the response: {late[0].detail if late else ''}")

@@ -39,8 +39,10 @@ async def play(directory: ScenarioDirectory, transport: TransportKind, stage: St
 
 
 async def _play(scenario: Scenario, talk: Talk) -> None:
-    for name in scenario.given:
-        await talk.given(name)
+    for given in scenario.given:
+        await talk.given(given.log)
+        for copy in range(1, given.copies):
+            await talk.given(given.log, copy)
     await talk.start()
     try:
         await _carry_out(scenario, talk)

@@ -117,7 +117,7 @@ def _known_files(directory: ScenarioDirectory) -> Iterator[str]:
     scenario, path = directory.scenario, directory.path
     yield SCENARIO_FILE
     yield "README.md"
-    yield from scenario.given
+    yield from (given.log for given in scenario.given)
     specs = [scenario.agent]
     for step in scenario.steps:
         if isinstance(step, LoadSession | ResumeSession) and isinstance(step.session, str):

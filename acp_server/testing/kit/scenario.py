@@ -12,6 +12,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     StrictBool,
+    StrictInt,
     StrictStr,
     ValidationError,
     field_validator,
@@ -45,6 +46,13 @@ class PermissionAnswer(StepModel):
             message = "a permission answer has one of `kind`, `optionId` and `never`"
             raise ValueError(message)
         return self
+
+
+class GivenLog(StepModel):
+    """A stored log that is in the store from the start, or several copies of it."""
+
+    log: StrictStr
+    copies: StrictInt = 1
 
 
 class Scenario(BaseModel):
@@ -86,7 +94,7 @@ class Scenario(BaseModel):
     transports: tuple[TransportKind, ...] | None = None
     log: Literal["events", "stored", "nothing"] = "events"
     by_session: StrictBool = False
-    given: tuple[StrictStr, ...] = ()
+    given: tuple[GivenLog, ...] = ()
     recorded: StrictStr | None = None
     overridden: StrictBool = False
     header_class: StrictStr = "default"
@@ -99,6 +107,13 @@ class Scenario(BaseModel):
         if not isinstance(value, list):
             return value
         return [{"kind": item} if isinstance(item, str) else item for item in value]
+
+    @field_validator("given", mode="before")
+    @classmethod
+    def _read_names(cls, value: object) -> object:
+        if not isinstance(value, list):
+            return value
+        return [{"log": item} if isinstance(item, str) else item for item in value]
 
     @property
     def needs_process(self) -> bool:

@@ -103,8 +103,10 @@ class Stage:
     def _placed(self, text: str) -> str:
         return text.replace("{{cwd}}", str(self.cwd))
 
-    async def put(self, name: str) -> str:
+    async def put(self, name: str, offset: int = 0) -> str:
         """Put a stored log of the scenario's directory into the store and return its session id.
+
+        The N of each `{{session.N}}` in it is `offset` higher, for one copy of several.
 
         In the text `{{cwd}}` stands for the working directory, `{{session.N}}` and `{{sessionId}}`
         for ids.
@@ -116,7 +118,7 @@ class Stage:
         if not path.is_file():
             raise ScenarioFault(path, 0, "this log is not there")
         text = self._placed(path.read_text(encoding="utf-8"))
-        text = _SESSION_TOKEN.sub(lambda match: _GIVEN_ID.format(int(match[1] or 0)), text)
+        text = _SESSION_TOKEN.sub(lambda match: _GIVEN_ID.format(int(match[1] or 0) + offset), text)
         lines = text.splitlines(keepends=True)
         try:
             # The version is the reader's affair: a scenario may be about a log of another one.

@@ -57,7 +57,7 @@ class Talk:
         self._series = 0
         self._stack: AsyncExitStack | None = None
         self._client: AcpClient | None = None
-        self._put: dict[str, str] = {}
+        self._put: dict[tuple[str, int], str] = {}
 
     # -- the server -------------------------------------------------------------------------
 
@@ -110,13 +110,13 @@ class Talk:
             raise StepFailed(message)
         return self.sessions[position - 1]
 
-    async def given(self, name: str) -> str:
+    async def given(self, name: str, copy: int = 0) -> str:
         """Put a stored log of the scenario into the store, once, and return its session id."""
-        if name not in self._put:
-            session_id = self._put[name] = await self.stage.put(name)
+        if (name, copy) not in self._put:
+            session_id = self._put[name, copy] = await self.stage.put(name, copy)
             log = await self.stage.stored_events(session_id)
             self.recording.given[session_id] = 0 if log is None else len(log)
-        return self._put[name]
+        return self._put[name, copy]
 
     def text(self, text: str) -> str:
         """Return a text with `{{cwd}}` and `{{session.N}}` replaced by what they stand for."""

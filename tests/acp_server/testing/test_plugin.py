@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
+from acp_server.agents.script_file import read_script
 
 ROOT = Path(__file__).parents[3]
 
@@ -214,3 +217,41 @@ def test_a_project_that_does_not_use_it_pays_for_nothing(project: Path) -> None:
     )
     done = run(project, "test_greeter.py", "-p", "no:anyio", "-p", "no:hypothesispytest")
     assert done.returncode == 0, done.stdout
+
+
+PAGE = ROOT / "docs" / "snapshot-testing.md"
+WRITER = """
+from acp_server import PermissionDenied, agent
+
+
+@agent
+async def writer(turn):
+    try:
+        async with turn.tool("write", title="Write a.txt", kind="edit", ask=True):
+            await turn.files.write("a.txt", "new")
+    except PermissionDenied:
+        await turn.text("So I leave it.")
+"""
+
+
+def blocks_of(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+
+
+def test_the_page_on_snapshot_testing_works_as_it_stands(tmp_path: Path) -> None:
+    scenario = tmp_path / "scenarios" / "greeting"
+    scenario.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
+    (tmp_path / "other_plugin.py").write_text("", "utf-8")
+    python, script = blocks_of("python"), blocks_of("json")
+    (scenario / "agent.py").write_text(python[0], "utf-8")
+    (scenario / "scenario.json").write_text(script[0], "utf-8")
+    (tmp_path / "agent.py").write_text(WRITER, "utf-8")
+    (tmp_path / "test_writer.py").write_text(python[1], "utf-8")
+    assert run(tmp_path, "scenarios", "--acp-update=new").returncode == 0
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "6 passed" in done.stdout
+    # The model script of the page is one.
+    (tmp_path / "model.json").write_text(script[1], "utf-8")
+    assert read_script(tmp_path / "model.json").length == 4
