@@ -149,6 +149,16 @@ class Tour:
     cut_short: str | None = None
 
 
+def agent_argv(command: str) -> list[str]:
+    """Return the words of a command line, paths of the caller's directory made absolute.
+
+    The agent is started elsewhere, so that it finds and leaves nothing in the caller's directory.
+    """
+    words = shlex.split(command)
+    here = Path.cwd()
+    return [str(here / word) if "/" in word and (here / word).exists() else word for word in words]
+
+
 class Bench:
     """Starts the agent for the cases.
 
@@ -190,7 +200,7 @@ class Bench:
         asked: list[Mapping[str, Any]] = []
         with TemporaryDirectory(prefix="acp-conformance-") as folder:
             client = AcpClient.spawn(
-                shlex.split(self.command),
+                agent_argv(self.command),
                 env=dict(os.environ),
                 cwd=folder,
                 permissions=_answering(list(permissions), asked),
