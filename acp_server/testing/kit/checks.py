@@ -7,23 +7,17 @@ shows again what the client has seen (Z5).
 
 from collections.abc import Iterable, Iterator
 
-import anyio
-
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import ScriptError
 from acp_server.agents.script_file import read_script
 from acp_server.agents.turn import Turn
-from acp_server.app import Server, ServerConfig
-from acp_server.testing.client import AcpClient
 from acp_server.testing.errors import AcpClientError
-from acp_server.testing.frames import FrameChecker
 from acp_server.testing.kit import steps
+from acp_server.testing.kit.hosts import opened_server
 from acp_server.testing.kit.recording import Recording, Update
 from acp_server.testing.kit.scenario import ScenarioDirectory
 from acp_server.testing.kit.stage import Stage, StoredSession
-from acp_server.testing.server import CountedIds, clock_of_series
 from acp_server.testing.transcript import Message, Transcript, fold_transcript
-from acp_server.transport.memory import memory_transport_pair
 from session_core import InvariantViolationError, is_turn_open, trace_of
 
 _LATE_SERIES = 90  # ids and times of the checking server: behind those of any restart
@@ -67,23 +61,15 @@ async def fold_faults(
     seen = {name: updates for name, updates in recording.views.items() if name in stored}
     if not seen:
         return faults
-    near, far = memory_transport_pair()
-    config = ServerConfig(
-        agent=Agent(name="nobody", drive=_no_turn),
-        store=stage.shared or stage.store_spec,
-        clock=clock_of_series(_LATE_SERIES),
-        ids=CountedIds(_LATE_SERIES),
-    )
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Server(config, far).serve)
-        try:
-            async with AcpClient.over(near, checker=FrameChecker()) as client:
-                await client.initialize(recording.capabilities)
-                for session_id, updates in seen.items():
-                    await client.load_session(session_id, stored[session_id]["cwd"])
-                    faults += _fold_fault(session_id, updates, client.updates_of(session_id))
-        except AcpClientError as error:
-            faults.append(f"a load of what was stored fails: {error}")
+    nobody = Agent(name="nobody", drive=_no_turn)
+    try:
+        async with opened_server("memory", stage, nobody, _LATE_SERIES, {}) as client:
+            await client.initialize(recording.capabilities)
+            for session_id, updates in seen.items():
+                await client.load_session(session_id, stored[session_id]["cwd"])
+                faults += _fold_fault(session_id, updates, client.updates_of(session_id))
+    except AcpClientError as error:
+        faults.append(f"a load of what was stored fails: {error}")
     return faults
 
 

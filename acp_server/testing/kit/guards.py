@@ -8,7 +8,12 @@ from pathlib import Path
 import orjson
 
 from acp_server.testing.connection import RecordedFrame
-from acp_server.testing.kit.normalize import Identities, ImpureOutputError, normalize_frame_lines
+from acp_server.testing.kit.normalize import (
+    Identities,
+    ImpureOutputError,
+    normalize_frame_lines,
+    normalize_log,
+)
 from acp_server.testing.kit.recording import Recording
 from acp_server.testing.kit.scenario import (
     HEADER_FILE,
@@ -156,6 +161,9 @@ def _unscrubbed(directory: ScenarioDirectory) -> Iterator[str]:
         return
     if not directory.scenario.by_session and normalized != lines:
         yield f"{directory.name}: {FRAMES_FILE} is not normalized; was it edited by hand?"
+    for name, log in read_expected(directory.path).items():
+        if _SESSION_FILE.fullmatch(name) and normalize_log(log[0], log[1:], Identities()) != log:
+            yield f"{directory.name}: {name} is not normalized; was it edited by hand?"
 
 
 __all__ = ["WORKSPACE", "directory_faults", "header_faults", "read_request_headers", "suite_faults"]

@@ -10,6 +10,7 @@ import pytest
 from acp_server.testing.kit.guards import suite_faults
 
 FRAME = {"jsonrpc": "2.0", "id": 1, "result": {"sessionId": "{{session.1}}"}}
+SESSION = {"type": "session", "id": "{{session.1}}", "createdAt": 0, "delegationDepth": 0}
 STEPS = [{"op": "initialize"}, {"op": "newSession"}]
 HEADER = {
     "type": "request/header",
@@ -38,8 +39,8 @@ def test_a_directory_in_order_has_no_fault(tmp_path: Path) -> None:
     (path / "given.jsonl").write_text("{}\n", "utf-8")
     (path / "workspace").mkdir()
     (path / "README.md").write_text("why", "utf-8")
-    lines(path / "session.expected.jsonl", {"type": "session"})
-    lines(path / "session.1.expected.jsonl", {"type": "session"})
+    lines(path / "session.expected.jsonl", SESSION)
+    lines(path / "session.1.expected.jsonl", SESSION)
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / ".hidden").mkdir()
     assert list(suite_faults(tmp_path)) == []
@@ -93,8 +94,8 @@ def test_missing_expectations_are_found(tmp_path: Path) -> None:
 
 def test_logs_are_numbered_without_gaps(tmp_path: Path) -> None:
     path = scenario(tmp_path)
-    lines(path / "session.expected.jsonl", {"type": "session"})
-    lines(path / "session.2.expected.jsonl", {"type": "session"})
+    lines(path / "session.expected.jsonl", SESSION)
+    lines(path / "session.2.expected.jsonl", SESSION)
     assert list(suite_faults(tmp_path)) == [
         "one: the expected logs are numbered [0, 2], which leaves gaps"
     ]
@@ -107,6 +108,14 @@ def test_expected_files_are_normalized(tmp_path: Path) -> None:
     assert fault == "one: frames.expected.jsonl is not normalized; was it edited by hand?"
 
 
+def test_expected_logs_are_normalized(tmp_path: Path) -> None:
+    path = scenario(tmp_path)
+    event = {"type": "turn/start", "seq": 0, "time": 1700000000000, "data": {"turn": 1}}
+    lines(path / "session.expected.jsonl", SESSION, event)
+    (fault,) = suite_faults(tmp_path)
+    assert fault == "one: session.expected.jsonl is not normalized; was it edited by hand?"
+
+
 def test_a_bad_script_is_one_fault_and_the_others_are_looked_at(tmp_path: Path) -> None:
     (scenario(tmp_path) / "scenario.json").write_text("{\n", "utf-8")
     (tmp_path / "two").mkdir()
@@ -117,7 +126,7 @@ def test_a_bad_script_is_one_fault_and_the_others_are_looked_at(tmp_path: Path) 
 
 def test_a_header_class_is_pinned_by_one_scenario(tmp_path: Path) -> None:
     path = scenario(tmp_path)
-    lines(path / "session.expected.jsonl", {"type": "session"}, HEADER)
+    lines(path / "session.expected.jsonl", SESSION, HEADER)
     assert list(suite_faults(tmp_path)) == [
         "header class 'default' is pinned by 0 scenarios, not by one"
     ]
