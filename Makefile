@@ -31,8 +31,9 @@ check: $(STAMP) ## lint and type-check
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-pytest: $(STAMP) ## run the tests
+pytest: $(STAMP) ## run the tests, those of the server on memory and on JSONL
 	$(BIN)/pytest -q -n $(PYTEST_WORKERS)
+	ACP_TEST_STORE=jsonl $(BIN)/pytest -q -n $(PYTEST_WORKERS) tests/acp_server/bridge tests/acp_server/agents
 
 format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .

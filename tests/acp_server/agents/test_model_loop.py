@@ -89,6 +89,8 @@ async def work(turn: Turn, call: ToolCall, arguments: Mapping[str, Any]) -> None
             message = "it broke"
             raise ZeroDivisionError(message)
         case "hang":
+            # Tells that the body runs: `in_progress` is seen before its checkpoint is over.
+            call.update(locations=["here"])
             await anyio.sleep_forever()
     call.result(f"worked for {turn.prompt}")
 
@@ -323,7 +325,7 @@ async def test_a_cancel_during_tools_pairs_and_fails_every_call_of_the_message()
     async with running_server(agent_of(model), store=backend) as client:
         session_id = await client.new_session("/w")
         handle = await client.start_prompt(session_id, "hi")
-        await client.wait_for_update(lambda update: update.get("status") == "in_progress")
+        await client.wait_for_update(lambda update: "locations" in update)
         await client.cancel(session_id)
         assert (await handle.result()).stop_reason == "cancelled"
         live = client.transcript
