@@ -67,7 +67,8 @@ def suite_faults(suite: Path) -> Iterator[str]:
 def directory_faults(directory: ScenarioDirectory) -> Iterator[str]:
     """Yield what is wrong with the files of one scenario, one sentence each."""
     scenario, path = directory.scenario, directory.path
-    files = {file.name for file in path.iterdir() if file.is_file()}
+    # What a failed run leaves beside is no fault of the directory.
+    files = {file.name for file in path.iterdir() if file.is_file() and file.suffix != NEW_SUFFIX}
     for name in sorted(files - set(_known_files(directory))):
         yield f"{directory.name}: nothing names the file {name}"
     model = directory.model_file
