@@ -98,7 +98,7 @@ def result_fields(
     if view is None or failed:
         shown = [] if call_type == "diff-call" and not failed else _wire_content(content)
     elif view_type == "diff-result":
-        shown = _diffs(view["diffs"])
+        shown = _diffs(view["diffs"], cwd)
     else:
         shown = _wire_content(view.get("content", content))
     if shown:
@@ -107,7 +107,7 @@ def result_fields(
 
 
 def _generic_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
-    locations = _locations(view)
+    locations = _locations(view, cwd)
     kind = view.get("kind")
     fields: Fields = {
         "title": _relative_title(view["title"], locations, cwd),
@@ -125,14 +125,14 @@ def _generic_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
 
 
 def _diff_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
-    locations = _locations(view)
+    locations = _locations(view, cwd)
     diffs = view["diffs"]
     fields: Fields = {
         "title": _relative_title(view["title"], locations or diffs, cwd),
         "kind": "edit",
     }
     if diffs:
-        fields["content"] = _diffs(diffs)
+        fields["content"] = _diffs(diffs, cwd)
     if locations:
         fields["locations"] = locations
     return fields
@@ -182,21 +182,32 @@ def _terminal_result(
     return {"_meta": meta}
 
 
-def _locations(view: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _absolute(path: str, cwd: str | None) -> str:
+    """Return `path` below `cwd`, as ACP wants it; logs that others wrote keep relative ones."""
+    if cwd is None or os.path.isabs(path):  # noqa: PTH117 - text rule
+        return path
+    return os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - text rule
+
+
+def _locations(view: Mapping[str, Any], cwd: str | None) -> list[dict[str, Any]]:
     """Return the places of a view; a line that no editor has falls away."""
     return [
         blocks.location(
-            place["path"], line if 1 <= (line := place.get("line", 0)) <= _MAX_LINE else None
+            _absolute(place["path"], cwd),
+            line if 1 <= (line := place.get("line", 0)) <= _MAX_LINE else None,
         )
         for place in view.get("locations", ())
     ]
 
 
-def _diffs(diffs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _diffs(diffs: Sequence[Mapping[str, Any]], cwd: str | None) -> list[dict[str, Any]]:
     size = sum(utf8_size(diff["newText"]) + utf8_size(diff["oldText"] or "") for diff in diffs)
     if size > MAX_DIFF_BYTES:
         return _wire_content([blocks.text_block(f"[diffs left out: {size} bytes]")])
-    return [blocks.diff_item(diff["path"], diff["oldText"], diff["newText"]) for diff in diffs]
+    return [
+        blocks.diff_item(_absolute(diff["path"], cwd), diff["oldText"], diff["newText"])
+        for diff in diffs
+    ]
 
 
 def _wire_content(shown: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
