@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST_WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format pytest bench soak clean
+.PHONY: help setup demo test check format pytest bench walks interop soak clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ bench: $(STAMP) ## measure against the peers and print ratios; takes some minute
 	$(BIN)/python benchmarks/append_cost.py
 	$(BIN)/python benchmarks/store_cost.py
 	$(BIN)/python benchmarks/wire.py
+
+walks: $(STAMP) ## count the calls on three ways through the code
+	$(BIN)/python benchmarks/walks.py
 
 interop: $(STAMP) ## drive the server with the TypeScript SDK and acpx (needs node and npm)
 	PYTHON=$(abspath $(BIN)/python) sh interop/run.sh
