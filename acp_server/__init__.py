@@ -5,8 +5,9 @@ before it needs most of them, and a tool that imports one room does not pay for 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+# Not from `typing`: under `python -m` that would be looked for in the working directory first.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acp_server.agents.agent import Agent, agent
     from acp_server.agents.commands import Command, CommandCall, CommandError

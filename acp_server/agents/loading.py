@@ -7,10 +7,17 @@ import importlib.util
 import inspect
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_server.agents.agent import Agent
+from acp_server.agents.author_path import (
+    OUR_PACKAGES,
+    add_author_path,
+    hides_package,
+    is_the_servers,
+)
 from acp_server.agents.errors import AgentLoadError
 
 if TYPE_CHECKING:
@@ -62,35 +69,55 @@ def _installed_agent(spec: str) -> Agent:
 
 
 def _module(spec: str, head: str) -> ModuleType:
-    # Authors start the server beside their code, as they would start python (Z25).
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return _module_of_file(spec, Path(head)) if head.endswith(".py") else _by_name(head)
-    except AgentLoadError:
-        raise
-    except Exception as error:
-        reason = f"importing {head!r} failed: {type(error).__name__}: {error}"
-        raise AgentLoadError(spec, reason) from error
-
-
-def _by_name(name: str) -> ModuleType:
-    return importlib.import_module(name)
-
-
-def _module_of_file(spec: str, path: Path) -> ModuleType:
-    path = path.expanduser().absolute()
-    if not path.is_file():
+    """Import a file, or a module by name as one of the working directory (or an installed one)."""
+    is_file = head.endswith(".py")
+    path = Path(head).expanduser().absolute()
+    folder = str(path.parent if is_file else Path.cwd())
+    if is_file and not path.is_file():
         raise AgentLoadError(spec, f"there is no file {os.fspath(path)!r}")
+    top_level = head.partition(".")[0]
+    if not is_file and top_level in OUR_PACKAGES and hides_package(folder, top_level):
+        raise AgentLoadError(spec, _taken(top_level))
+    add_author_path(folder)
+    try:
+        return _module_of_file(path) if is_file else importlib.import_module(head)
+    except Exception as error:
+        raise AgentLoadError(spec, _why_not_imported(head, folder, error)) from error
+
+
+def _module_of_file(path: Path) -> ModuleType:
     name = path.stem
+    if name in sys.modules or not name.isidentifier() or is_the_servers(name):
+        # Under its own name it would be imported in the place of another module.
+        name = f"_agent_file_{name}"
     found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
-        raise AgentLoadError(spec, f"{os.fspath(path)!r} is not a Python file")
+    assert found is not None  # noqa: S101 - the name ends with .py
+    assert found.loader is not None  # noqa: S101 - as above
     module = importlib.util.module_from_spec(found)
     # Dataclasses and pickling look their module up by name.
-    sys.modules.setdefault(name, module)
-    found.loader.exec_module(module)
+    sys.modules[name] = module
+    try:
+        found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
     return module
+
+
+def _why_not_imported(head: str, folder: str, error: Exception) -> str:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    taken = (missing or "").partition(".")[0]
+    if taken in OUR_PACKAGES and hides_package(folder, taken):
+        return _taken(taken)
+    reason = f"importing {head!r} failed: {type(error).__name__}: {error}"
+    # The author's own line: the last one that is neither Python's nor the server's.
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if frame.filename.startswith(folder + os.sep)]
+    return f"{reason} ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else reason
+
+
+def _taken(package: str) -> str:
+    return f"{package!r} is also the name of a package of this server; yours needs another name"
 
 
 def _agent_from(spec: str, module: ModuleType, attribute: str) -> Agent:

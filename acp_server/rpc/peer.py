@@ -64,8 +64,9 @@ class Peer:
     Args:
         transport: The connection; opened and closed by its owner, run by `serve`.
         initialize: Answers `initialize` synchronously; may raise `RpcError`. Called each time.
-        methods: Called once, right after the first answer to `initialize` has left; returns the
-            methods and may import what they need.
+        methods: Called right after the first answer to `initialize` has left; returns the methods
+            and may import what they need. If it raises, every request is answered with an error
+            until another `initialize` succeeds.
         on_eof: Called when input has ended, while the handlers still run; may also be assigned
             later. It ends what the connection stands for.
         new_log_entry: Source of the names under which unexpected failures are logged.
@@ -90,6 +91,7 @@ class Peer:
         self._incoming = IncomingRequests(transport.send, self._failures)
         self._outgoing = OutgoingRequests(transport.send)
         self._dispatcher: Dispatcher | None = None
+        self._no_methods: RpcError | None = None
         self._notifications: dict[str, NotificationHandler] = {}
         self._reading = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
@@ -209,7 +211,7 @@ class Peer:
             if request.method == _INITIALIZE:
                 await self._take_initialize(request)
             elif self._dispatcher is None:
-                raise RpcError.invalid_request(_TOO_EARLY)
+                raise self._no_methods or RpcError.invalid_request(_TOO_EARLY)
             else:
                 call = self._incoming.admit(request.id, request.method)
                 self._start(self._incoming.run, call, self._dispatcher.dispatch, request.params)
@@ -227,7 +229,13 @@ class Peer:
         if self._dispatcher is None:
             with anyio.move_on_after(_FLUSH_S):
                 await self._transport.drained()
-            self._load_methods()
+            try:
+                self._load_methods()
+            except Exception as error:  # noqa: BLE001 - a broken installation is told, and survived
+                entry = self._failures.record("loading the methods", error).data["logEntry"]
+                name = type(error).__name__
+                sentence = f"the server could not load its methods ({name}), log entry {entry}"
+                self._no_methods = RpcError.internal(sentence)
 
     def _load_methods(self) -> None:
         from acp_server.rpc.dispatch import Dispatcher  # noqa: PLC0415 - heavy, see that module

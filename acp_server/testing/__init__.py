@@ -6,8 +6,9 @@ only when a `FrameChecker` with `sdk=True` judges its first frame.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+# Not from `typing`: under `python -m` that would be looked for in the working directory first.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acp_server.testing.client import (
         FILE_CAPABILITIES,

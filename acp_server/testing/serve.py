@@ -6,8 +6,14 @@ still gives the same bytes each time. `--series N` keeps ids and times of a rest
 
 from __future__ import annotations
 
-import argparse
 import sys
+
+from acp_server.own_path import leave_working_directory
+
+if __name__ == "__main__":
+    leave_working_directory()
+
+import argparse
 
 import anyio
 

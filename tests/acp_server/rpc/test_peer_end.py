@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import orjson
 import pytest
 
 from acp_server.rpc import (
@@ -12,6 +13,7 @@ from acp_server.rpc import (
     RequestContext,
 )
 from acp_server.transport import memory_transport_pair
+from acp_server.transport.framing import OversizeFrame
 
 if TYPE_CHECKING:
     from tests.acp_server.rpc.conftest import Serving
@@ -209,9 +211,8 @@ class TeardownError(Exception):
     """Raised by a hook."""
 
 
-@pytest.mark.parametrize("failing", ["on_eof", "methods"])
-async def test_what_a_hook_raises_is_raised_after_all_tasks_have_ended(
-    failing: str, monkeypatch: pytest.MonkeyPatch
+async def test_what_the_teardown_raises_is_raised_after_all_tasks_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("acp_server.rpc.peer._HANDLER_GRACE_S", 0.01)
     ours, theirs = memory_transport_pair()
@@ -224,15 +225,9 @@ async def test_what_a_hook_raises_is_raised_after_all_tasks_have_ended(
             ended.set()
 
     async def on_eof() -> None:
-        if failing == "on_eof":
-            raise TeardownError
+        raise TeardownError
 
-    def methods() -> MethodTable:
-        if failing == "methods":
-            ended.set()
-            raise TeardownError
-        return MethodTable({"forever": forever})
-
+    methods = lambda: MethodTable({"forever": forever})  # noqa: E731
     peer = Peer(ours, initialize=dict, methods=methods, on_eof=on_eof)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -246,3 +241,41 @@ async def test_what_a_hook_raises_is_raised_after_all_tasks_have_ended(
                 await peer.serve()
             assert ended.is_set()
             tasks.cancel_scope.cancel()
+
+
+async def test_methods_that_cannot_be_loaded_are_an_error_of_each_request() -> None:
+    ours, theirs = memory_transport_pair()
+    attempts = []
+
+    def methods() -> MethodTable:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise ModuleNotFoundError("secret path")
+        return MethodTable({})
+
+    peer = Peer(ours, initialize=dict, methods=methods, new_log_entry=lambda: "e1")
+    frames: list[bytes] = []
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(theirs.run)
+            tasks.start_soon(peer.serve)
+            for number, method in enumerate(("initialize", "session/new", "initialize", "x"), 1):
+                theirs.send(
+                    b'{"jsonrpc":"2.0","id":%d,"method":"%s"}\n' % (number, method.encode())
+                )
+                received = await theirs.receive()
+                assert received is not None
+                frames += [
+                    bytes(frame) for frame in received if not isinstance(frame, OversizeFrame)
+                ]
+            await theirs.send_eof()
+            tasks.cancel_scope.cancel()
+    answers = [orjson.loads(frame) for frame in frames]
+    assert answers[1]["error"] == {
+        "code": -32603,
+        "message": "Internal error: the server could not load its methods "
+        "(ModuleNotFoundError), log entry e1",
+    }
+    # A second `initialize` tries again.
+    assert [answer["id"] for answer in answers] == [1, 2, 3, 4]
+    assert answers[3]["error"]["code"] == -32601
