@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from acp_server.agents.presenters import REFERENCE_PRESENTERS, ResultParts
 from acp_server.bridge.json_objects import object_or_none
 from acp_server.bridge.presentation import call_fields, result_fields, unknown_call_fields
+from acp_server.wire import updates
 from session_core import CardError, check_view
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ class CardChange:
 
     def update(self) -> dict[str, Any]:
         """Return the ACP update that shows this change."""
-        variant = "tool_call" if self.new else "tool_call_update"
-        return {"sessionUpdate": variant, "toolCallId": self.card.call_id, **self.fields}
+        build = updates.tool_call if self.new else updates.tool_call_update
+        return build(self.card.call_id, self.fields)
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class ToolCards:
             )
             if content:
                 fields["content"] = content
-        return {"sessionUpdate": "tool_call", "toolCallId": card.call_id, **fields}
+        return updates.tool_call(card.call_id, fields)
 
     def card(self, call_id: str) -> Card | None:
         """Return the card of a call that is still open."""

@@ -116,7 +116,7 @@ class SessionClient:
         options = _options(grant)
         params = asks.request_permission_params(
             self._session_id,
-            {**updates.tool_call_fields(call_id), **shown, "status": "pending"},
+            {"toolCallId": call_id, **shown, "status": "pending"},
             options,
         )
         try:

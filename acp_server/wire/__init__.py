@@ -11,12 +11,10 @@ only the light names are exported here and the models are imported from their mo
 
 from acp_server.wire.errors import WireError
 from acp_server.wire.handshake import PROTOCOL_VERSION, ClientCapabilities, read_initialize
-from acp_server.wire.paths import require_absolute_path
 
 __all__ = [
     "PROTOCOL_VERSION",
     "ClientCapabilities",
     "WireError",
     "read_initialize",
-    "require_absolute_path",
 ]

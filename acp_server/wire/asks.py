@@ -11,7 +11,7 @@ from acp_server.wire.shapes import JsonMapping, JsonObject, PermissionKind, with
 def request_permission_params(
     session_id: str, tool_call: JsonMapping, options: Iterable[JsonMapping]
 ) -> JsonObject:
-    """Build params of `session/request_permission`; see `updates.tool_call_fields`."""
+    """Build params of `session/request_permission`; `tool_call` has an id and a title."""
     return {"sessionId": session_id, "toolCall": tool_call, "options": list(options)}
 
 
@@ -88,8 +88,3 @@ def elicitation_url_params(
 def elicitation_complete_params(elicitation_id: str) -> JsonObject:
     """Build params of the notification `elicitation/complete`."""
     return {"elicitationId": elicitation_id}
-
-
-def cancel_request_params(request_id: int | str) -> JsonObject:
-    """Build params of the notification `$/cancel_request`."""
-    return {"requestId": request_id}

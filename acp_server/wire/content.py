@@ -1,6 +1,6 @@
 """Content blocks that a client sends: text, image, audio, resource link, embedded resource."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeAlias
 
@@ -145,8 +145,3 @@ def read_block(value: object) -> Block:
 
 
 ContentBlock = Annotated[Block, BeforeValidator(_read_block)]
-
-
-def is_blank(blocks: Iterable[Block]) -> bool:
-    """Tell whether there is nothing to answer: no block, or only text blocks without text (Z13)."""
-    return all(isinstance(block, TextBlock) and not block.text.strip() for block in blocks)

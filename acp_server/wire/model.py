@@ -22,7 +22,6 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from acp_server.wire.errors import WireError
-from acp_server.wire.paths import path_fault
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -60,9 +59,16 @@ def _skip_invalid_items(value: object, handler: Callable[[object], Any]) -> Any:
 
 
 def _check_absolute(path: str) -> str:
-    reason = path_fault(path)
-    if reason is not None:
-        raise ValueError(reason)
+    r"""Refuse what is not an absolute POSIX path (ACP v1 session-setup).
+
+    `~`, `C:\x` and `\\?\C:\x` are relative names on POSIX and would make an oddly named folder.
+    """
+    if not path.startswith("/"):
+        msg = f"must be an absolute path, not {path[:200]!r}"
+        raise ValueError(msg)
+    if "\0" in path:
+        msg = "must not contain a NUL character"
+        raise ValueError(msg)
     return path
 
 

@@ -87,13 +87,9 @@ class NewSessionParams(WireModel):
 
 
 class LoadSessionParams(NewSessionParams):
-    """`session/load`."""
+    """`session/load` and `session/resume`."""
 
     session_id: StrictStr
-
-
-class ResumeSessionParams(LoadSessionParams):
-    """`session/resume`."""
 
 
 class ListSessionsParams(WireModel):

@@ -67,44 +67,13 @@ def auth_method(method_id: str, name: str, description: str | None = None) -> Js
     return without_absent(id=method_id, name=name, description=description)
 
 
-def terminal_auth_method(
-    method_id: str,
-    name: str,
-    description: str | None = None,
-    *,
-    args: Sequence[str] = (),
-    env: JsonMapping | None = None,
-) -> JsonObject:
-    """Build an auth method run in a terminal; only for clients with `auth.terminal`."""
-    return without_absent(
-        type="terminal",
-        id=method_id,
-        name=name,
-        description=description,
-        args=list(args) or None,
-        env=env,
-    )
-
-
-def new_session_result(
-    session_id: str,
-    *,
-    modes: JsonMapping | None = None,
-    config_options: Sequence[JsonMapping] | None = None,
-    meta: JsonMapping | None = None,
-) -> JsonObject:
-    """Build the result of `session/new`."""
-    opened = open_session_result(modes=modes, config_options=config_options, meta=meta)
-    return {"sessionId": session_id, **opened}
-
-
 def open_session_result(
     *,
     modes: JsonMapping | None = None,
     config_options: Sequence[JsonMapping] | None = None,
     meta: JsonMapping | None = None,
 ) -> JsonObject:
-    """Build the result of `session/load` and `session/resume`."""
+    """Build the result of `session/load` and `session/resume`, and most of `session/new`'s."""
     return without_absent(
         modes=modes,
         configOptions=list(config_options) if config_options else None,
@@ -131,7 +100,7 @@ def select_option(
     description: str | None = None,
     category: str | None = None,
 ) -> JsonObject:
-    """Build a config option with a list of choices, or of groups of choices."""
+    """Build a config option with a list of choices."""
     return without_absent(
         id=option_id,
         name=name,
@@ -165,11 +134,6 @@ def boolean_option(
 def choice(value: str, name: str, description: str | None = None) -> JsonObject:
     """Build one choice of a select option."""
     return without_absent(value=value, name=name, description=description)
-
-
-def choice_group(group: str, name: str, choices: Iterable[JsonMapping]) -> JsonObject:
-    """Build a named group of choices."""
-    return {"group": group, "name": name, "options": list(choices)}
 
 
 def config_options_result(

@@ -7,19 +7,6 @@ JsonObject: TypeAlias = dict[str, object]
 JsonMapping: TypeAlias = Mapping[str, object]
 
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
-ToolKind = Literal[
-    "read",
-    "edit",
-    "delete",
-    "move",
-    "search",
-    "execute",
-    "think",
-    "fetch",
-    "switch_mode",
-    "other",
-]
-ToolStatus = Literal["pending", "in_progress", "completed", "failed"]
 PlanStatus = Literal["pending", "in_progress", "completed"]
 PlanPriority = Literal["high", "medium", "low"]
 PermissionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]

@@ -11,8 +11,6 @@ from acp_server.wire.shapes import (
     NoticeSeverity,
     PlanPriority,
     PlanStatus,
-    ToolKind,
-    ToolStatus,
     without_absent,
 )
 
@@ -43,88 +41,14 @@ def _chunk(variant: str, content: JsonMapping, message_id: str | None) -> JsonOb
     return {"sessionUpdate": variant, "content": content, "messageId": message_id}
 
 
-def tool_call(
-    call_id: str,
-    title: str,
-    *,
-    kind: ToolKind | None = None,
-    status: ToolStatus | None = None,
-    content: Iterable[JsonMapping] | None = None,
-    locations: Iterable[JsonMapping] | None = None,
-    raw_input: JsonMapping | None = None,
-    raw_output: JsonMapping | None = None,
-    meta: JsonMapping | None = None,
-) -> JsonObject:
-    """Build the announcement of a tool call."""
-    return without_absent(
-        sessionUpdate="tool_call",
-        **tool_call_fields(
-            call_id,
-            title=title,
-            kind=kind,
-            status=status,
-            content=content,
-            locations=locations,
-            raw_input=raw_input,
-            raw_output=raw_output,
-            meta=meta,
-        ),
-    )
+def tool_call(call_id: str, fields: JsonMapping) -> JsonObject:
+    """Build the announcement of a tool call; `fields` are its other members, with a title."""
+    return {"sessionUpdate": "tool_call", "toolCallId": call_id, **fields}
 
 
-def tool_call_update(
-    call_id: str,
-    *,
-    title: str | None = None,
-    kind: ToolKind | None = None,
-    status: ToolStatus | None = None,
-    content: Iterable[JsonMapping] | None = None,
-    locations: Iterable[JsonMapping] | None = None,
-    raw_input: JsonMapping | None = None,
-    raw_output: JsonMapping | None = None,
-    meta: JsonMapping | None = None,
-) -> JsonObject:
+def tool_call_update(call_id: str, fields: JsonMapping) -> JsonObject:
     """Build a change of a tool call; `content` and `locations` replace the whole list."""
-    return without_absent(
-        sessionUpdate="tool_call_update",
-        **tool_call_fields(
-            call_id,
-            title=title,
-            kind=kind,
-            status=status,
-            content=content,
-            locations=locations,
-            raw_input=raw_input,
-            raw_output=raw_output,
-            meta=meta,
-        ),
-    )
-
-
-def tool_call_fields(
-    call_id: str,
-    *,
-    title: str | None = None,
-    kind: ToolKind | None = None,
-    status: ToolStatus | None = None,
-    content: Iterable[JsonMapping] | None = None,
-    locations: Iterable[JsonMapping] | None = None,
-    raw_input: JsonMapping | None = None,
-    raw_output: JsonMapping | None = None,
-    meta: JsonMapping | None = None,
-) -> JsonObject:
-    """Build a tool call without its `sessionUpdate` tag, as a permission request carries it."""
-    return without_absent(
-        toolCallId=call_id,
-        title=title,
-        kind=kind,
-        status=status,
-        content=None if content is None else list(content),
-        locations=None if locations is None else list(locations),
-        rawInput=raw_input,
-        rawOutput=raw_output,
-        _meta=meta,
-    )
+    return {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **fields}
 
 
 def plan(entries: Iterable[JsonMapping]) -> JsonObject:

@@ -1,7 +1,6 @@
 import pytest
 
 from acp_server.wire import WireError
-from acp_server.wire.content import is_blank
 from acp_server.wire.model import parse
 from acp_server.wire.requests import PromptParams
 from acp_server.wire.shapes import JsonObject
@@ -108,20 +107,3 @@ def test_one_bad_block_refuses_the_prompt() -> None:
     with pytest.raises(WireError) as caught:
         reread(FULL_BLOCKS[0], {"type": "text"})
     assert caught.value.detail == "`prompt[1].text` is missing"
-
-
-@pytest.mark.case("T1")
-@pytest.mark.parametrize(
-    ("blocks", "blank"),
-    [
-        ([], True),
-        ([{"type": "text", "text": ""}], True),
-        ([{"type": "text", "text": " \n"}, {"type": "text", "text": "\t"}], True),
-        ([{"type": "text", "text": " "}, {"type": "text", "text": "x"}], False),
-        ([{"type": "resource_link", "uri": "u", "name": "n"}], False),
-        ([{"type": "image", "data": "", "mimeType": "image/png"}], False),
-    ],
-)
-def test_a_prompt_of_nothing_but_blank_text_is_blank(blocks: list[object], blank: bool) -> None:
-    params = parse(PromptParams, {"sessionId": "s", "prompt": blocks})
-    assert is_blank(params.prompt) is blank

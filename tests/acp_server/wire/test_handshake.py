@@ -118,7 +118,7 @@ def test_client_info_may_be_incomplete(info: object, name: str) -> None:
 
 
 def test_handshake_and_builders_load_without_pydantic() -> None:
-    names = ("handshake", "updates", "results", "asks", "blocks", "paths", "errors")
+    names = ("handshake", "updates", "results", "asks", "blocks", "errors")
     imports = "; ".join(f"import acp_server.wire.{name}" for name in names)
     probe = f"import sys; {imports}; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0

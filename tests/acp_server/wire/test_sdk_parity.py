@@ -13,7 +13,7 @@ from acp_server.wire.model import WireModel
 PAIRS: list[tuple[type[BaseModel], list[type[BaseModel]], dict[str, str]]] = [
     (requests.NewSessionParams, [sdk.NewSessionRequest], {}),
     (requests.LoadSessionParams, [sdk.LoadSessionRequest], {}),
-    (requests.ResumeSessionParams, [sdk.ResumeSessionRequest], {}),
+    (requests.LoadSessionParams, [sdk.ResumeSessionRequest], {}),
     (requests.ListSessionsParams, [sdk.ListSessionsRequest], {}),
     (requests.DeleteSessionParams, [sdk.DeleteSessionRequest], {}),
     (requests.CloseSessionParams, [sdk.CloseSessionRequest], {}),
