@@ -29,6 +29,7 @@ from session_core.errors import (
     StoreError,
     StreamOrderError,
     SurfaceError,
+    TurnNumberError,
     TurnRunningError,
     VocabularyError,
 )
@@ -220,6 +221,7 @@ __all__ = [
     "StoreError",
     "StreamOrderError",
     "SurfaceError",
+    "TurnNumberError",
     "TurnRunningError",
     "VocabularyError",
 ]

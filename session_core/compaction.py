@@ -16,7 +16,7 @@ from session_core.errors import (
     TurnRunningError,
 )
 from session_core.events import Event, Message, Replace, SurfaceIntent
-from session_core.folds import last_turn_number, open_turn
+from session_core.folds import open_turn
 from session_core.projection import derive_event_message
 from session_core.session import Session
 
@@ -150,7 +150,7 @@ def _free_turn(session: Session) -> int:
     running = open_turn(session.events)
     if running is not None:
         raise TurnRunningError(session.id, running)
-    return last_turn_number(session.events) + 1
+    return session.next_turn
 
 
 def _range(session: Session, start: int, end: int) -> tuple[int, ...]:

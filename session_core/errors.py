@@ -212,6 +212,16 @@ class ForkError(StoreError):
         super().__init__(f"{code}: {detail}")
 
 
+class TurnNumberError(SessionCoreError):
+    """The log names the highest turn number there is: it can be read, and not be continued."""
+
+    def __init__(self, session_id: str, last: int) -> None:
+        self.session_id = session_id
+        super().__init__(
+            f"session {session_id!r} cannot be continued: no number is left behind turn {last}"
+        )
+
+
 class CompactionError(SessionCoreError):
     """Base of the refusals of the compaction producer."""
 

@@ -52,9 +52,9 @@ def is_turn_open(events: Events) -> bool:
 
 
 def last_turn_number(events: Events) -> int:
-    """Return the number of the last turn that was started, 0 if none was."""
-    last = last_event_of(events, ("turn/start",))
-    return 0 if last is None else last.data["turn"]
+    """Return the highest number that a turn boundary names, 0 if there is none."""
+    numbers = (event.data["turn"] for event in events_of(events) if event.type in _TURN_BOUNDARIES)
+    return max(numbers, default=0)
 
 
 def current_config(events: Events) -> dict[str, Any]:

@@ -22,7 +22,11 @@ class Violation(NamedTuple):
 
 
 class InvariantTrace:
-    """Where a log stands: the open turn and step, their next numbers, the unanswered calls."""
+    """Where a log stands: the open turn and step, their next numbers, the unanswered calls.
+
+    The next turn has the first number above all that a boundary has named, so that a log whose
+    turns are out of order can still be continued.
+    """
 
     __slots__ = ("calls", "last_seq", "next_step", "next_turn", "step", "turn")
 
@@ -174,12 +178,13 @@ _CHECKS: Final[dict[str, _Check]] = {
 
 def _open_turn(trace: InvariantTrace, data: Any, _event: Event) -> None:
     trace.turn = data["turn"]
+    trace.next_turn = max(trace.next_turn, data["turn"] + 1)
     trace.step, trace.next_step = None, 1
 
 
 def _close_turn(trace: InvariantTrace, data: Any, _event: Event) -> None:
     trace.turn = trace.step = None
-    trace.next_turn = data["turn"] + 1
+    trace.next_turn = max(trace.next_turn, data["turn"] + 1)
 
 
 def _open_step(trace: InvariantTrace, data: Any, _event: Event) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from session_core.events import Event
-from session_core.folds import is_turn_open, last_turn_number
+from session_core.folds import is_turn_open
 from session_core.session import Session
 
 _logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ async def append_enclosed(
     """
     if is_turn_open(session.events):
         return session.append(event_type, data)
-    turn = last_turn_number(session.events) + 1
+    turn = session.next_turn
     session.append("turn/start", {"turn": turn, "trigger": trigger})
     end = {"turn": turn, "reason": {"kind": "completed"}}
     try:

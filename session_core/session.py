@@ -15,8 +15,16 @@ from session_core.chunks import (
     delta_parts,
 )
 from session_core.clock import Clock, system_clock
-from session_core.errors import HeaderError, NotJsonError, PayloadError, SeedError, SurfaceError
+from session_core.errors import (
+    HeaderError,
+    NotJsonError,
+    PayloadError,
+    SeedError,
+    SurfaceError,
+    TurnNumberError,
+)
 from session_core.events import MAX_DATA_DEPTH, Event, Message, SessionId, SurfaceIntent
+from session_core.folds import last_turn_number
 from session_core.header import SessionHeader
 from session_core.json_value import (
     MAX_SAFE_INT,
@@ -109,6 +117,19 @@ class Session:
         if self._view is None:
             self._view = self._log.view()
         return self._view
+
+    @property
+    def next_turn(self) -> int:
+        """The number of the next turn: the first above all that the boundaries of turns name.
+
+        Raises:
+            TurnNumberError: There is none.
+        """
+        trace = None if self._publication is None else self._publication.trace
+        number = last_turn_number(self.events) + 1 if trace is None else trace.next_turn
+        if number > MAX_SAFE_INT:
+            raise TurnNumberError(self.id, number - 1)
+        return max(number, 1)
 
     @property
     def surface(self) -> Surface:

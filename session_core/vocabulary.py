@@ -68,7 +68,7 @@ class Vocabulary:
         Raises:
             VocabularyError: The type is known already, or was removed from the format.
         """
-        if event_type in self.append_checks or event_type in _REMOVED_TYPES:
+        if self.knows(event_type):
             raise VocabularyError(event_type, "the event type is taken")
         return replace(
             self,
@@ -96,6 +96,10 @@ class Vocabulary:
         if kind in self.end_reasons:
             raise VocabularyError(kind, "the end reason is taken")
         return replace(self, end_reasons=_frozen({**self.end_reasons, kind: check}))
+
+    def knows(self, event_type: str) -> bool:
+        """Return whether the type is known, or was removed from the format."""
+        return event_type in self.append_checks or event_type in _REMOVED_TYPES
 
     def is_out_of_band(self, event_type: str) -> bool:
         """Return whether the type's owner made it eligible for an out-of-band append."""

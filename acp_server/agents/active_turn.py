@@ -17,7 +17,7 @@ from acp_server.agents.errors import (
 )
 from acp_server.agents.turn import Turn
 from acp_server.agents.turn_log import TurnLog
-from session_core import SurfaceIntent, last_turn_number
+from session_core import SurfaceIntent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,8 @@ class TurnOutcome:
     Attributes:
         kind: The `turn/end` reason's kind.
         message: For `error`: one readable sentence without secrets.
-        lost_session: The store lost the session to someone else (Z8); it must be loaded afresh.
+        lost_session: The store lost the session to someone else (Z8), or its turn could not be
+            closed; it must be loaded afresh.
         needs_sign_in: For `error`: the user must sign in first.
     """
 
@@ -78,7 +79,7 @@ class ActiveTurn:
         self._has_title = has_title
         self._cancel_grace_s = cancel_grace_s
         provenance = {"provider": "agent", "model": agent.name}
-        self._log = TurnLog(session, last_turn_number(session.events) + 1, provenance)
+        self._log = TurnLog(session, session.next_turn, provenance)
         self._log.between_steps = self._say_what_waits
         self._unsaid: list[LogEntry] = []
         self._prompt_seq = -1
@@ -152,9 +153,16 @@ class ActiveTurn:
         return await self._end(self._end_reason())
 
     def abandon(self, message: str) -> TurnOutcome:
-        """Close a turn that could not be run to its end, so that the next one can begin."""
-        if not self._log.closed:
-            self._log.close(self._error(message, "TURN_FAILED"), clean=False)
+        """Close a turn that could not be run to its end, so that the next one can begin.
+
+        Where the log takes no end either, nobody can go on here: the next load closes the turn.
+        """
+        try:
+            if not self._log.closed:
+                self._log.close(self._error(message, "TURN_FAILED"), clean=False)
+        except Exception:  # noqa: BLE001 - boundary, as the caller's
+            _log.exception("the turn of %s cannot be closed", self._session.id)
+            return TurnOutcome("error", f"{message}; load the session again", lost_session=True)
         return TurnOutcome("error", message)
 
     # -- start ------------------------------------------------------------------------------

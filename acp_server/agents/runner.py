@@ -12,7 +12,13 @@ import anyio
 from acp_server.agents.active_turn import CANCEL_GRACE_S, ActiveTurn, TurnOutcome
 from acp_server.agents.errors import CheckpointError
 from acp_server.agents.settings import LogEntry, SessionSettings, append_in_own_turn
-from session_core import HeaderRecorder, SurfaceIntent, current_title, is_turn_open
+from session_core import (
+    HeaderRecorder,
+    SurfaceIntent,
+    TurnNumberError,
+    current_title,
+    is_turn_open,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -301,16 +307,19 @@ class TurnRunner:
             return refusal
         # A title is never taken away again, so the log is searched only until there is one.
         self._has_title = self._has_title or current_title(self._session.events) is not None
-        active = ActiveTurn(
-            self._session,
-            self._agent,
-            self._ports,
-            prompt.blocks,
-            self._recorder,
-            self.settings,
-            has_title=self._has_title,
-            cancel_grace_s=self._cancel_grace_s,
-        )
+        try:
+            active = ActiveTurn(
+                self._session,
+                self._agent,
+                self._ports,
+                prompt.blocks,
+                self._recorder,
+                self.settings,
+                has_title=self._has_title,
+                cancel_grace_s=self._cancel_grace_s,
+            )
+        except TurnNumberError as error:
+            return TurnOutcome("error", str(error))
         self._active = active
         try:
             outcome = await active.run()
@@ -319,6 +328,8 @@ class TurnRunner:
             entry = self._ports.ids.log_entry_id()
             _log.exception("turn of %s failed, log entry %s", self._session.id, entry)
             outcome = active.abandon(f"the turn could not be run, log entry {entry}")
+            if not outcome.lost_session:
+                outcome = await self._settle_log() or outcome
         self._active = None
         return outcome
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from acp_server.agents.options import MODE_OPTION_ID
-from session_core import Event, last_turn_number, open_turn
+from session_core import Event, open_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -202,7 +202,7 @@ def append_in_own_turn(
     session: Session, trigger: Mapping[str, Any], entries: Iterable[LogEntry]
 ) -> None:
     """Append events between turns, in a turn of their own; the caller flushes."""
-    turn = last_turn_number(session.events) + 1
+    turn = session.next_turn
     session.append("turn/start", {"turn": turn, "trigger": trigger})
     try:
         for entry in entries:

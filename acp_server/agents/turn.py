@@ -16,7 +16,7 @@ from acp_server.agents.errors import PermissionDenied, TurnClosedError
 from acp_server.agents.files import TurnFiles
 from acp_server.agents.terminals import Terminal
 from acp_server.agents.tool_call import ToolCall, arguments_text, object_or_none
-from session_core import CallId, SurfaceIntent
+from session_core import CORE_VOCABULARY, CallId, SurfaceIntent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -296,7 +296,14 @@ class Turn:
     # -- state ------------------------------------------------------------------------------
 
     async def record(self, event_type: str, data: Mapping[str, Any]) -> None:
-        """Store an event of the agent's own (Z39): log-only, its type not one of the core's."""
+        """Store an event of the agent's own (Z39): log-only, there after a load.
+
+        Raises:
+            ValueError: The type is one of the log's own, whose events the turn writes itself.
+        """
+        if CORE_VOCABULARY.knows(event_type):
+            message = f"turn.record takes a type of your own; {event_type!r} is one of the log's"
+            raise ValueError(message)
         self._log.append(event_type, data)
         await self._breathe()
 

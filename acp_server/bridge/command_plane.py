@@ -12,7 +12,7 @@ from acp_server.agents.content import clean_text
 from acp_server.agents.errors import CheckpointError
 from acp_server.agents.settings import LogEntry
 from persistence.errors import PersistenceError
-from session_core import compact_range, last_event_of
+from session_core import TurnNumberError, compact_range, last_event_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,7 +80,7 @@ class CommandPlane:
             return
         try:
             text = await command.run(CommandCall(line.argument, self))
-        except CommandError as error:
+        except (CommandError, TurnNumberError) as error:
             text = f"Error: {error}"
         except Exception:  # noqa: BLE001 - boundary: a command is the agent's code
             _log.exception("command %r failed", command.name)

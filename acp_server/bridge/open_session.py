@@ -29,6 +29,7 @@ from acp_server.errors import is_lost
 from acp_server.rpc.errors import RpcError
 from acp_server.wire import updates
 from persistence.errors import PersistenceError
+from session_core import TurnNumberError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -194,6 +195,8 @@ class OpenSession:
             changed = self.runner.change_setting(option_id, value)
         except SettingError as error:
             raise RpcError.invalid_params(str(error)) from error
+        except TurnNumberError as error:
+            raise RpcError.internal(str(error)) from error
         if changed and option_id == MODE_OPTION_ID:
             self._notify(updates.current_mode_update(str(value)))
             if by_mode:
