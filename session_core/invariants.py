@@ -20,6 +20,10 @@ class Violation(NamedTuple):
     event_type: str
     rule: str
 
+    def __str__(self) -> str:
+        """Return it as one sentence."""
+        return f"{self.event_type} at seq {self.seq}: {self.rule}"
+
 
 class InvariantTrace:
     """Where a log stands: the open turn and step, their next numbers, the unanswered calls.

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 
+from session_core.invariants import Violation
 from session_core.listener import StoreListener, overrides
 from session_core.publication import Observer, Publication, Validator, discard_awaitable
 from session_core.session import Session
@@ -15,13 +16,27 @@ _logger = logging.getLogger(__name__)
 
 
 class LiveSession:
-    """A session that is in a store, and what the store knows of it."""
+    """A session that is in a store, and what the store knows of it.
 
-    __slots__ = ("_following", "announced", "out_of_band", "publication", "session")
+    Attributes:
+        violations: Where the log that it was read back from breaks the order.
+    """
 
-    def __init__(self, session: Session, publication: Publication) -> None:
+    __slots__ = (
+        "_following",
+        "announced",
+        "out_of_band",
+        "publication",
+        "session",
+        "violations",
+    )
+
+    def __init__(
+        self, session: Session, publication: Publication, violations: Sequence[Violation] = ()
+    ) -> None:
         self.session = session
         self.publication = publication
+        self.violations = violations
         self.announced = False
         self.out_of_band = False
         # Each listener with the functions of it that hang in the publication.

@@ -5,10 +5,10 @@ In memory only: whoever keeps sessions elsewhere subscribes as a `StoreListener`
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from session_core.clock import Clock, system_clock
 from session_core.errors import (
@@ -21,7 +21,7 @@ from session_core.errors import (
 from session_core.events import Event, SessionId
 from session_core.fork import inherited_length
 from session_core.header import HeaderFields, SessionHeader
-from session_core.invariants import InvariantTrace, lenient_trace_of, trace_of
+from session_core.invariants import InvariantTrace, Violation, lenient_trace_of, trace_of
 from session_core.listener import StoreListener
 from session_core.live import LiveSession
 from session_core.log import EventLog
@@ -31,6 +31,9 @@ from session_core.session import Session
 from session_core.vocabulary import CORE_VOCABULARY, Vocabulary
 
 _logger = logging.getLogger(__name__)
+
+_MAX_LOGGED: Final = 20
+"""Violations of one log that the diagnostics name: one fault may have very many followers."""
 
 Detach = Callable[[], None]
 
@@ -75,6 +78,14 @@ class SessionStore:
     def list(self) -> list[Session]:
         """Return all live sessions, in the order they came."""
         return [live.session for live in self._live.values()]
+
+    def violations(self, session: Session) -> Sequence[Violation]:
+        """Return where the log that `session` was read back from breaks the order (Z17).
+
+        Raises:
+            SessionNotLiveError: It is not the live one of its id.
+        """
+        return self._entry(session).violations
 
     # Coming and going
 
@@ -152,7 +163,8 @@ class SessionStore:
         """
         if session.id in self._live or session.publication is not None:
             raise SessionExistsError(session.id)
-        live = LiveSession(session, Publication(self._trace(session)))
+        trace, violations = self._trace(session)
+        live = LiveSession(session, Publication(trace), violations)
         self._live[session.id] = live
         session.attach(live.publication)
         return partial(self._detach, live)
@@ -308,15 +320,18 @@ class SessionStore:
             pass
         return candidate
 
-    def _trace(self, session: Session) -> InvariantTrace | None:
+    def _trace(self, session: Session) -> tuple[InvariantTrace | None, Sequence[Violation]]:
         if not self._invariants:
-            return None
+            return None, ()
         if not session.is_loaded:
-            return trace_of(session.events)
+            return trace_of(session.events), ()
         trace, violations = lenient_trace_of(session.events)
-        for violation in violations:
+        for violation in violations[:_MAX_LOGGED]:
             _logger.warning("session %s, as read back: %s", session.id, violation)
-        return trace
+        more = len(violations) - _MAX_LOGGED
+        if more > 0:
+            _logger.warning("session %s, as read back: %d more out of order", session.id, more)
+        return trace, violations
 
     def _entry(self, session: Session) -> LiveSession:
         live = self._live.get(session.id)

@@ -82,6 +82,7 @@ class OpenSession:
     Attributes:
         session: The live log.
         runner: Its turns and settings.
+        violations: Where its stored log was out of order when it was opened.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class OpenSession:
         cancel_grace_s: float,
     ) -> None:
         self.session = session
+        self.violations = store.violations(session)
         self._agent = agent
         self._peer = peer
         self._capabilities = capabilities

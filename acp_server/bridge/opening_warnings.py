@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
     from acp_server.wire.requests import McpServer
     from persistence.storing import RepairReport
+    from session_core import Violation
 
 _log = logging.getLogger(__name__)
+
+_LOGGED_BELOW = ("log-repaired", "log-out-of-order")
+"""Codes of what the store has logged."""
 
 
 class OpeningWarning(NamedTuple):
     """One thing that the client should know.
 
     Attributes:
-        code: For programs: `mcp-server-not-started` or `log-repaired`.
+        code: For programs: `mcp-server-not-started`, `log-repaired` or `log-out-of-order`.
         message: One sentence for people.
         server: Name of the MCP server it is about.
     """
@@ -57,6 +61,15 @@ def warnings_from_repair(report: RepairReport | None) -> list[OpeningWarning]:
     return [OpeningWarning("log-repaired", message)]
 
 
+def warnings_from_order(violations: Sequence[Violation]) -> list[OpeningWarning]:
+    """Return a warning if the stored log breaks the order of turns, steps and calls (Z17)."""
+    if not violations:
+        return []
+    more = f", and {len(violations) - 1} more" if len(violations) > 1 else ""
+    message = f"The session's log is out of order: {violations[0]}{more}"
+    return [OpeningWarning("log-out-of-order", message)]
+
+
 def meta_from_warnings(warnings: Sequence[OpeningWarning]) -> dict[str, Any] | None:
     """Return the `_meta` that says it, or None when there is nothing to say."""
     if not warnings:
@@ -71,5 +84,5 @@ def meta_from_warnings(warnings: Sequence[OpeningWarning]) -> dict[str, Any] | N
 def log_warnings(session_id: str, warnings: Iterable[OpeningWarning]) -> None:
     """Log what nobody below has logged yet."""
     for warning in warnings:
-        if warning.code != "log-repaired":  # the store has said so
+        if warning.code not in _LOGGED_BELOW:
             _log.warning("session %s: %s", session_id, warning.message)

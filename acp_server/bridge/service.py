@@ -20,6 +20,7 @@ from acp_server.bridge.opening_warnings import (
     OpeningWarning,
     log_warnings,
     meta_from_warnings,
+    warnings_from_order,
     warnings_from_repair,
     warnings_from_servers,
 )
@@ -244,7 +245,8 @@ class AcpService:
                         await self._sessions.give_up(opened)
                     raise
                 context.after_response(opened.resume)
-        return self._introduce(context, opened, asked, warnings_from_repair(repaired))
+        warnings = [*warnings_from_repair(repaired), *warnings_from_order(opened.violations)]
+        return self._introduce(context, opened, asked, warnings)
 
     def _introduce(
         self,
