@@ -82,7 +82,9 @@ def compute_closers(log: EventLog | EventView) -> list[Event]:
         seq = len(log) + len(closers)
         closers.append(Event(event_type, seq, time, FrozenDict(data), sources, op))
 
-    for call_id, (step, called_at) in tail.pending.items():
+    for call_id, (asked_in, called_at) in tail.pending.items():
+        # The two differ only in a log that is out of order; a result belongs to the open step.
+        step = asked_in if tail.step is None else tail.step
         sources = None if called_at is None else (called_at,)
         close(
             "tool/result",

@@ -14,6 +14,7 @@ from acp_server.agents.errors import CheckpointError
 from acp_server.agents.settings import LogEntry, SessionSettings, append_in_own_turn
 from session_core import (
     HeaderRecorder,
+    SessionCoreError,
     SurfaceIntent,
     TurnNumberError,
     current_title,
@@ -291,10 +292,23 @@ class TurnRunner:
             except Exception:  # noqa: BLE001 - a fault of ours must not end the queue (B86)
                 _log.exception("a command of %s failed", self._session.id)
         self._interruptible = None
-        for entry in self._unsaid:
-            self._say(entry)
-        self._unsaid.clear()
+        if is_turn_open(self._session.events):
+            _log.error("a command of %s has left a turn open", self._session.id)
+            message = "the turn of the command cannot be closed; load the session again"
+            return TurnOutcome("error", message, lost_session=True)
+        self._say_what_waited()
         return CANCELLED if scope.cancel_called else COMPLETED
+
+    def _say_what_waited(self) -> None:
+        unsaid, self._unsaid = self._unsaid, []
+        for entry in unsaid:
+            try:
+                self._say(entry)
+            except SessionCoreError as error:
+                # Who said it has gone on long since; the queue must (B86).
+                _log.warning(
+                    "session %s: a message to the model was refused: %s", self._session.id, error
+                )
 
     async def _run(self, prompt: PendingPrompt) -> TurnOutcome:
         with anyio.CancelScope() as scope:
