@@ -25,9 +25,9 @@ from persistence.sqlite.database import (
     check_sqlite,
     open_for_reading,
     open_for_writing,
-    refuse_foreign_file,
 )
 from persistence.sqlite.failures import failed_read
+from persistence.sqlite.foreign import refuse_foreign_file
 from persistence.sqlite.lane import Lane, LaneBusyError
 from persistence.sqlite.locks import SessionLock, is_storable_text
 from persistence.sqlite.reading import has_session, read_page, read_snapshot
@@ -89,7 +89,9 @@ class SqliteBackend:
         self._new_token = new_token
         self._writers: set[SqliteWriter] = set()
         self._decoders = anyio.CapacityLimiter(_MAX_DECODERS)
-        self._reading = Lane(self._path, partial(open_for_reading, self._path), _READ_WAIT_S)
+        self._reading = Lane(
+            self._path, lambda give_up_at, _: open_for_reading(self._path, give_up_at), _READ_WAIT_S
+        )
         self._writing = Lane(
             self._path, partial(open_for_writing, self._path, new_token), write_wait_s
         )

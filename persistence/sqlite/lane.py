@@ -15,10 +15,13 @@ import anyio
 import anyio.to_thread
 
 from persistence.sqlite import sql
-from persistence.sqlite.database import Database, DatabaseAbsentError, file_at, wait_at_most
+from persistence.sqlite.connection import wait_at_most
+from persistence.sqlite.foreign import file_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from persistence.sqlite.database import Database
 
 T = TypeVar("T")
 
@@ -32,12 +35,12 @@ class Lane:
 
     Args:
         path: of the database file.
-        open_database: opens it, given when to give up waiting.
+        open_database: opens it, given when to give up waiting and whether to create it.
         wait_s: the longest total wait of one piece of work, for the lane and for other processes.
     """
 
     def __init__(
-        self, path: str, open_database: Callable[[float], Database], wait_s: float
+        self, path: str, open_database: Callable[[float, bool], Database], wait_s: float
     ) -> None:
         self._path = path
         self._open_database = open_database
@@ -83,9 +86,7 @@ class Lane:
         if self._database is not None and identity != self._database.identity:
             self._close()
         if self._database is None:
-            if identity is None and not create:
-                raise DatabaseAbsentError
-            self._database = self._open_database(give_up_at)
+            self._database = self._open_database(give_up_at, create)
         return self._database
 
     def _roll_back(self) -> None:

@@ -32,7 +32,7 @@ from session_core import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from persistence.sqlite.database import FileIdentity
+    from persistence.sqlite.foreign import FileIdentity
     from session_core import Record
 
 FORMAT_VERSION = 0

@@ -85,9 +85,11 @@ MACOS_SETTINGS: Final = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync =
 BUSY_TIMEOUT: Final = "PRAGMA busy_timeout = %d"
 JOURNAL_MODE: Final = "PRAGMA journal_mode"
 USE_WAL: Final = "PRAGMA journal_mode = WAL"
+USE_MEMORY_JOURNAL: Final = "PRAGMA journal_mode = MEMORY"
+# Else a first page that names more pages than the file has is an error before it can be read.
+TOLERATE_A_WRONG_SIZE: Final = "PRAGMA writable_schema = ON"
 READ_APPLICATION_ID: Final = "PRAGMA application_id"
 READ_SCHEMA_VERSION: Final = "PRAGMA user_version"
-COUNT_OBJECTS: Final = "SELECT count(*) FROM sqlite_schema"
 TRUNCATE_WAL: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 BEGIN: Final = "BEGIN"

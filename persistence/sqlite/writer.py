@@ -21,7 +21,8 @@ from persistence.errors import (
     StoreWriteError,
 )
 from persistence.sqlite import sql
-from persistence.sqlite.database import DatabaseAbsentError, wait_at_most
+from persistence.sqlite.connection import wait_at_most
+from persistence.sqlite.database import DatabaseAbsentError
 from persistence.sqlite.failures import failed_write
 from persistence.sqlite.lane import LaneBusyError, transaction
 from persistence.sqlite.rows import (
