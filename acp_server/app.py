@@ -76,6 +76,7 @@ class Server:
         )
         self._tasks: TaskGroup | None = None
         self._service: AcpService | None = None
+        self._store_opened = anyio.Event()
         self._store_wanted = anyio.Event()
         self._store_closed = anyio.Event()
 
@@ -92,10 +93,28 @@ class Server:
         self._peer.stop()
 
     def _methods(self) -> MethodTable:
-        from acp_server.bridge.service import (  # noqa: PLC0415 - after initialize (Z34)
-            AcpService,
-            refusing,
-        )
+        from acp_server.bridge.service import opening_methods  # noqa: PLC0415 - after initialize (Z34)
+        from persistence import PersistenceError  # noqa: PLC0415 - as above
+
+        try:
+            # Its task is started before any handler is, so it is open when the first of them runs.
+            return self._open_service().methods()
+        except PersistenceError:
+            return opening_methods(self._config.agent, self._reopened_methods)
+
+    async def _reopened_methods(self) -> MethodTable:
+        """Open the store if it did not open before, whose cause may be gone.
+
+        Raises:
+            PersistenceError: it does not open now either.
+        """
+        methods = (self._service or self._open_service()).methods()
+        if not self._store_opened.is_set():
+            await self._store_opened.wait()
+        return methods
+
+    def _open_service(self) -> AcpService:
+        from acp_server.bridge.service import AcpService  # noqa: PLC0415 - after initialize (Z34)
         from persistence import (  # noqa: PLC0415 - as above
             PersistenceError,
             SessionPersistence,
@@ -110,10 +129,9 @@ class Server:
             backend = open_store(given) if isinstance(given, str) else given
         except PersistenceError as error:
             _log.error("the store cannot be opened: %s", error)
-            return refusing(error)
+            raise
         store = SessionStore(clock=clock, new_id=self._ids.session_id)
         persistence = SessionPersistence(backend, store)
-        # Started before any handler is, so it is open when the first of them runs.
         self._tasks.start_soon(self._keep_store, persistence)
         self._service = AcpService(
             peer=self._peer,
@@ -125,7 +143,7 @@ class Server:
             tasks=self._tasks,
             cancel_grace_s=self._config.cancel_grace_s,
         )
-        return self._service.methods()
+        return self._service
 
     async def _keep_store(self, persistence: SessionPersistence) -> None:
         from persistence import StoreShutdownError  # noqa: PLC0415 - after initialize (Z34)
@@ -134,6 +152,7 @@ class Server:
         # loop does not.
         try:
             async with persistence:
+                self._store_opened.set()
                 await self._store_wanted.wait()
         except StoreShutdownError as error:
             _log.error("not everything could be stored: %s", error)

@@ -39,7 +39,7 @@ from acp_server.wire import requests, results
 from persistence.errors import PersistenceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from anyio.abc import TaskGroup
 
@@ -64,6 +64,8 @@ _METHODS: Final = {
     "session/cancel": "cancel_by_request",
 }
 """Each method of ACP over sessions, with its handler."""
+
+_CANCEL: Final = "session/cancel"
 
 
 class AcpService:
@@ -118,7 +120,7 @@ class AcpService:
         }
         table |= {method: getattr(self, name) for method, name in _METHODS.items()}
         table |= self._account.methods()
-        return MethodTable(requests=table, notifications={"session/cancel": self.cancel})
+        return MethodTable(requests=table, notifications={_CANCEL: self.cancel})
 
     # -- opening ----------------------------------------------------------------------------
 
@@ -300,10 +302,26 @@ def _carry_on() -> None:
     """Do not stop half-way: what was asked for is as good as done, and is answered."""
 
 
-def refusing(error: PersistenceError) -> MethodTable:
-    """Return methods that all answer why the store cannot be used; the process stays up."""
+def opening_methods(agent: Agent, open_store: Callable[[], Awaitable[MethodTable]]) -> MethodTable:
+    """Return methods that open the store when they are called, for one that did not open yet.
 
-    async def refuse(_context: RequestContext, _params: Params) -> dict[str, Any]:
-        raise rpc_error_from_store(error)
+    Args:
+        agent: Names the methods.
+        open_store: Returns the methods proper. Called by each request, so it keeps them; does what
+            must be in arrival order before its first await.
+    """
+    opened: MethodTable | None = None
 
-    return MethodTable(requests=dict.fromkeys(("authenticate", *_METHODS), refuse))
+    async def call(context: RequestContext, params: Params) -> dict[str, Any] | None:
+        nonlocal opened
+        try:
+            opened = await open_store()
+        except PersistenceError as error:
+            raise rpc_error_from_store(error) from error
+        return await opened.requests[context.method](context, params)
+
+    def notify(params: Params) -> Awaitable[None] | None:
+        return None if opened is None else opened.notifications[_CANCEL](params)
+
+    names = (*agent.extensions, *_METHODS, *Account(agent.sign_in).methods())
+    return MethodTable(requests=dict.fromkeys(names, call), notifications={_CANCEL: notify})

@@ -15,10 +15,10 @@ from acp_server.testing import AcpClient, AcpError
 AGENTS = Path(__file__).parents[2] / "fixtures" / "agents" / "worker.py"
 
 
-def server(store: Path, agent: str, **options: Any) -> AcpClient:
+def server(store: Path, agent: str, *, kind: str = "jsonl", **options: Any) -> AcpClient:
     spec = agent if ":" in agent or agent == "demo" else f"{AGENTS}:{agent}"
     argv = [sys.executable, "-m", "acp_server", "serve", "--agent", spec]
-    return AcpClient.spawn([*argv, "--store", f"jsonl:{store}"], **options)
+    return AcpClient.spawn([*argv, "--store", f"{kind}:{store}"], **options)
 
 
 def stored_events(store: Path, session_id: str) -> list[dict[str, Any]]:
@@ -209,3 +209,25 @@ async def test_a_store_that_cannot_be_opened_is_refused_in_words_and_the_process
             assert caught.value.code == -32603
             assert "store" in caught.value.message
     assert (tmp_path / "store").read_text(encoding="utf-8") == "not a folder"
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "sqlite"])
+async def test_a_store_that_did_not_open_is_tried_again_at_each_request(
+    kind: str, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    store.write_text("something else" * 100, encoding="utf-8")
+    async with server(store, "echo", kind=kind) as client:
+        await client.initialize()
+        with pytest.raises(AcpError):
+            await client.list_sessions()
+        store.unlink()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(client.list_sessions)
+        session_id = await client.new_session(tmp_path)
+        assert (await client.prompt(session_id, "hello")).text
+    async with server(store, "echo", kind=kind) as client:
+        await client.initialize()
+        rows = (await client.list_sessions())["sessions"]
+        assert [row["sessionId"] for row in rows] == [session_id]
