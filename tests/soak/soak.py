@@ -1,8 +1,9 @@
 """The crash tests at length:
-`soak.py [power-cuts | kills | contenders | damage]...`, all by default.
+`soak.py [power-cuts | kills | stops | contenders | damage]...`, all by default.
 
 Each is the test of the suite with larger numbers. Those can be set from outside, as can the seeds
-(`ACP_POWER_CUT_SEED`, `ACP_KILL_SEED`, `ACP_CONTEND_SEED`, `ACP_FLIP_SEED`), so that nights differ.
+(`ACP_POWER_CUT_SEED`, `ACP_KILL_SEED`, `ACP_STOP_SEED`, `ACP_CONTEND_SEED`, `ACP_FLIP_SEED`), so
+that nights differ.
 """
 
 import os
@@ -25,16 +26,20 @@ class Soak(NamedTuple):
 SOAKS = {
     "power-cuts": Soak("test_power_cuts.py", "ACP_POWER_CUT_STATES", "2000000"),
     "kills": Soak("test_torture.py", "ACP_KILLS", "500"),
+    # More than any life cycle has calls: all of them.
+    "stops": Soak("test_kill_points.py", "ACP_STOPS", "1000000"),
     "contenders": Soak("test_contenders.py", "ACP_CONTEND_S", "20"),
     "damage": Soak("test_damage.py", "ACP_FLIPS", "6000"),
 }
+
+_PARALLEL = {"test_power_cuts.py", "test_kill_points.py"}
 
 
 def run(soak: Soak) -> bool:
     """Run one module at length; return whether it passed."""
     settings = {soak.setting: soak.value, **os.environ}
     # Processes that contend or are killed must not wait for other tests.
-    workers = "auto" if soak.module == "test_power_cuts.py" else "0"
+    workers = "auto" if soak.module in _PARALLEL else "0"
     command = [sys.executable, "-m", "pytest", "-q", "-n", workers, str(TESTS / soak.module)]
     return subprocess.run(command, env=settings).returncode == 0
 
