@@ -30,10 +30,10 @@ import orjson
 
 from persistence import SessionPersistence
 from persistence.files import OsFiles, make_dirs
+from persistence.header_line import encode_header
 from persistence.jsonl import JsonlBackend
 from persistence.jsonl.layout import session_paths
 from persistence.jsonl.scan import read_log
-from persistence.jsonl.writer import encode_header
 from persistence.records import encode_records
 from persistence.testing.harness import end_turn, header, turn_events
 from session_core import APPEND, Session, SessionStore, SurfaceIntent

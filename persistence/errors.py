@@ -12,6 +12,7 @@ sentence. Nothing here knows a wire code; the server translates.
     ├── SessionChangedError      the log is not as this process left it
     ├── SequenceError            a batch does not continue the stored log
     ├── CorruptLogError          committed bytes are damaged
+    │   └── RefusedLogError      an event of the log is refused for what it says
     ├── UnsupportedVersionError  the log is of a format this build does not know
     ├── ForeignStoreError        the place is not a store of ours
     ├── UnknownStoreError        the store specification names no backend
@@ -116,9 +117,12 @@ class CorruptLogError(PersistenceError):
     """Committed bytes are damaged; the log was left as it is.
 
     Attributes:
+        reason: what is wrong there.
         seq: the seq that was expected where the damage is, if that is known.
         offset: the byte at which the damage starts, for stores of bytes.
     """
+
+    _fault = "is damaged"
 
     def __init__(
         self, session_id: str, reason: str, *, seq: int | None = None, offset: int | None = None
@@ -127,7 +131,9 @@ class CorruptLogError(PersistenceError):
         self.reason = reason
         self.seq = seq
         self.offset = offset
-        super().__init__(f"the log of session {session_id!r} is damaged at {self.where}: {reason}")
+        super().__init__(
+            f"the log of session {session_id!r} {self._fault} at {self.where}: {reason}"
+        )
 
     @property
     def where(self) -> str:
@@ -138,6 +144,12 @@ class CorruptLogError(PersistenceError):
         if self.offset is not None:
             places.append(f"byte {self.offset}")
         return ", ".join(places) or "its header"
+
+
+class RefusedLogError(CorruptLogError):
+    """A whole event of the log is refused for what it says; the log was left as it is."""
+
+    _fault = "has an event that is refused"
 
 
 class UnsupportedVersionError(PersistenceError):

@@ -20,8 +20,9 @@ from persistence.errors import (
     SessionLockedError,
     SessionNotFoundError,
 )
+from persistence.log_reader import LogReader
 from persistence.paging import DirectoryFilter, ListKey, take_page
-from persistence.records import BadRecordError, LogDecoder, encode_records, is_turn_end
+from persistence.records import encode_records
 from persistence.seam import EntryPage, SessionEntry, SessionSummary, StoredLog
 from persistence.summary import summarize
 
@@ -195,21 +196,13 @@ def _lines(records: Sequence[Record]) -> list[bytes]:
 
 
 def _read(log: MemoryLog) -> StoredLog:
-    decoder = LogDecoder()
+    reader = LogReader(log.header.id)
     kept = 0
-    torn: str | None = None
     for line in log.lines:
-        try:
-            decoder.feed(line.rstrip(b"\n"))
-        except BadRecordError as error:
-            if any(is_turn_end(rest) for rest in log.lines[kept:]):
-                raise CorruptLogError(log.header.id, error.reason, seq=decoder.next_seq) from error
-            torn = error.reason
-            break
-        kept += 1
-    return StoredLog(
-        log.header, decoder.finish(), torn, _Mark(kept, log.revision), (), log.revision
-    )
+        record = line.removesuffix(b"\n")
+        kept += reader.take(record, is_whole=record is not line)
+    mark = _Mark(kept, log.revision)
+    return StoredLog(log.header, reader.finish(), reader.torn, mark, reader.problems, log.revision)
 
 
 def _summarized(log: MemoryLog) -> SessionSummary:

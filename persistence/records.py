@@ -22,12 +22,15 @@ from session_core import (
     Event,
     EventLog,
     EventLogBuilder,
+    MalformedRowError,
     SessionCoreError,
+    SurfaceError,
     decode_storage_run,
     pack_records,
     refuse_stored_legacy,
 )
 from session_core.json_value import frozen_dict_of, frozen_list_of
+from session_core.surface import SurfaceTracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -47,14 +50,29 @@ _LONG_NUMBER = b"0" * 16
 _NEGATIVE_ZEROS = (b":-0", b",-0", b"[-0", b" -0", b"\t-0", b"\r-0")
 # From 2^63 on, 19 digits, orjson may have made a float of an integer.
 _MANGLED_INTEGER = re.compile(rb"[0-9]{19}")
+_BOUNDARIES = frozenset({"turn/start", "turn/end"})
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class BadRecordError(Exception):
-    """A line is not the next record of the log. Private to backends: they say where it stands."""
+    """A line is not the next record of the log. Private to readers: they say where it stands."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
+        super().__init__(reason)
+
+
+class RefusedRecordError(BadRecordError):
+    """A line is a whole record, and refused for what it says.
+
+    A crash leaves half a record, never a whole one of the wrong kind (contract 5.3, Z17).
+
+    Attributes:
+        seq: Where in the log it would stand; None for the next place.
+    """
+
+    def __init__(self, reason: str, seq: int | None = None) -> None:
+        self.seq = seq
         super().__init__(reason)
 
 
@@ -99,7 +117,7 @@ def has_plain_numbers(text: bytes) -> bool:
 
 
 class LogDecoder:
-    """Builds a log from its lines, in order, each record checked once.
+    """Builds a log from its lines, in order, each record checked once, the surface rules included.
 
     Attributes:
         unknown_keys: names beside those of an event's envelope. A later format may have added them;
@@ -108,6 +126,7 @@ class LogDecoder:
 
     def __init__(self) -> None:
         self._builder = EventLogBuilder()
+        self._surface = SurfaceTracker()
         self.unknown_keys: set[str] = set()
 
     @property
@@ -116,23 +135,30 @@ class LogDecoder:
         return len(self._builder)
 
     def feed(self, line: bytes, *, is_plain: bool = False) -> None:
-        """Take the next line, without its LF; a refused one leaves the log as it was.
+        """Take the next line, without its LF.
+
+        One that cannot be read leaves the log as it was; after a refusal the decoder is used up.
 
         Args:
-            line: the line.
-            is_plain: what `has_plain_numbers` said of it, if somebody has asked already.
+            line: The line.
+            is_plain: What `has_plain_numbers` said of it, if somebody has asked already.
 
         Raises:
-            BadRecordError: the line is not the next record.
+            RefusedRecordError: The line is a whole record, and not one that may stand here.
+            BadRecordError: The line is not a record.
         """
         value, unknown = _parse_record(line, is_plain=is_plain)
         try:
-            if _is_row(value):
+            if "seq0" in value:
                 self._builder.add(decode_storage_run(value))
             else:
                 refuse_stored_legacy(str(value.get("type")), value.get("data"))
-                self._builder.add(value)
+                event = self._builder.add(value)
+                if event is not None:
+                    self._place(event)
         except SessionCoreError as error:
+            if _is_whole_record(value, error):
+                raise RefusedRecordError(str(error)) from error
             raise BadRecordError(str(error)) from error
         if unknown:
             self.unknown_keys.update(unknown)
@@ -141,14 +167,23 @@ class LogDecoder:
         """Return the log; the decoder is used up."""
         return self._builder.build()
 
+    def _place(self, event: Event) -> None:
+        """Let an event that was just added join the surface."""
+        try:
+            self._surface.commit(event, self._surface.check(event, self._builder.log))
+        except SurfaceError as error:
+            raise RefusedRecordError(str(error), event.seq) from error
 
-def is_turn_end(line: bytes) -> bool:
-    """Tell whether a line is a valid `turn/end` record, of whatever seq."""
+
+def turn_boundary(line: bytes) -> str | None:
+    """Return the type of a line that is a valid `turn/start` or `turn/end`, of whatever seq."""
     try:
         record = decode_storage_run(_parse_record(line)[0])
     except (BadRecordError, SessionCoreError):
-        return False
-    return isinstance(record, Event) and record.type == "turn/end"
+        return None
+    if isinstance(record, Event) and record.type in _BOUNDARIES:
+        return record.type
+    return None
 
 
 @contextmanager
@@ -184,7 +219,7 @@ def _parse_record(line: bytes, *, is_plain: bool = False) -> tuple[dict[str, Any
     if not isinstance(value, dict):
         raise BadRecordError("it is no JSON object")
     # A row has exact keys and few numbers, which are checked one by one; an event may hold any.
-    if _is_row(value):
+    if "seq0" in value:
         return value, ()
     if is_trusted and not is_plain and not has_plain_numbers(line):
         value = parse_json(line)
@@ -195,8 +230,13 @@ def _parse_record(line: bytes, *, is_plain: bool = False) -> tuple[dict[str, Any
     return (_frozen(value, 0) if is_trusted else value), unknown
 
 
-def _is_row(value: dict[str, Any]) -> bool:
-    return "seq0" in value
+def _is_whole_record(value: dict[str, Any], error: SessionCoreError) -> bool:
+    """Tell whether a JSON object is a record that was refused, rather than no record at all.
+
+    A packed row is kept whole or dropped whole, so that a malformed one is no record (L7).
+    """
+    names_its_place = "type" in value and ("seq" in value or "seq0" in value)
+    return names_its_place and not isinstance(error, MalformedRowError)
 
 
 def _frozen(value: Any, depth: int) -> Any:
@@ -205,7 +245,7 @@ def _frozen(value: Any, depth: int) -> Any:
     Only for a line with plain numbers: everything else that orjson parses is lossless JSON.
     """
     if depth > MAX_DATA_DEPTH:
-        raise BadRecordError("it is nested too deeply")
+        raise RefusedRecordError("it is nested too deeply")
     if type(value) is dict:
         for key, child in value.items():
             if type(child) is dict or type(child) is list:

@@ -6,9 +6,8 @@ back and compared before it counts as done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
@@ -17,41 +16,32 @@ import anyio.to_thread
 from persistence.errors import (
     CorruptLogError,
     PersistenceError,
+    RefusedLogError,
     SessionCollisionError,
     TransferError,
     UnsupportedVersionError,
     read_error,
 )
-from persistence.records import (
-    BadRecordError,
-    LogDecoder,
-    encode_records,
-    gc_paused,
-    is_turn_end,
-    parse_json,
-)
-from persistence.refusals import is_refusal
+from persistence.files import OsFiles
+from persistence.header_line import decode_header, with_depth
+from persistence.log_file import read_log_file
+from persistence.records import encode_records
 from persistence.storing import read_stored
 from persistence.summary import summarize
-from session_core import (
-    SESSION_FORMAT_VERSION,
-    SessionCoreError,
-    SessionHeader,
-    compute_closers,
-    fold_surface,
-    lenient_trace_of,
-)
+from session_core import compute_closers, lenient_trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from persistence.log_file import LogFileContent
     from persistence.seam import SessionBackend, StoredLog, Writer
-    from session_core import EventLog
+    from session_core import EventLog, SessionHeader
 
 # How many events are compared at a time: large logs need not be in memory twice over.
 _COMPARED = 10_000
 
-ProblemKind = Literal["damage", "surface", "order"]
+ProblemKind = Literal["damage", "refused", "order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +63,8 @@ class Problem(NamedTuple):
     """Something in a stored session that should not be so.
 
     Attributes:
-        kind: `damage` (cannot be read as it was written), `surface` (refused when loaded), or
-            `order` (an event out of its place, which a load tolerates).
+        kind: `damage` (cannot be read as it was written), `refused` (an event that no load takes),
+            or `order` (an event out of its place, which a load tolerates).
         seq: of the event, if it is about one.
     """
 
@@ -126,7 +116,7 @@ async def import_log(
     """
     overrides = {"id": session_id, "cwd": cwd}
     given = {key: value for key, value in overrides.items() if value is not None}
-    read = await anyio.to_thread.run_sync(partial(_read_file, Path(path), given))
+    read = await anyio.to_thread.run_sync(partial(_read_file, str(path), given))
     await _store(read.header, read.log, target)
     return Transferred(read.header, len(read.log), read.torn, read.problems)
 
@@ -161,8 +151,9 @@ async def verify(backend: SessionBackend, session_id: str) -> Verification:
     try:
         stored = await read_stored(backend, session_id)
     except (CorruptLogError, UnsupportedVersionError, SessionCollisionError) as error:
+        kind: ProblemKind = "refused" if isinstance(error, RefusedLogError) else "damage"
         seq = error.seq if isinstance(error, CorruptLogError) else None
-        return Verification(session_id, 0, (Problem("damage", seq, str(error)),), ())
+        return Verification(session_id, 0, (Problem(kind, seq, str(error)),), ())
     problems, notes = await anyio.to_thread.run_sync(partial(_examine, stored))
     return Verification(session_id, len(stored.log), problems, notes)
 
@@ -198,16 +189,12 @@ async def _check_copy(
 
 
 def _is_copy(header: SessionHeader, log: EventLog, stored: StoredLog) -> bool:
-    if _with_depth(stored.header) != _with_depth(header) or len(stored.log) != len(log):
+    # Stores write the depth that a header without one has.
+    if with_depth(stored.header) != with_depth(header) or len(stored.log) != len(log):
         return False
     return all(
         mine == theirs for mine, theirs in zip(_pieces(log), _pieces(stored.log), strict=True)
     )
-
-
-def _with_depth(header: SessionHeader) -> SessionHeader:
-    # Stores write the depth that a header without one has (contract 5.8).
-    return replace(header, delegation_depth=header.delegation_depth or 0)
 
 
 def _pieces(log: EventLog) -> Iterator[bytes]:
@@ -217,76 +204,26 @@ def _pieces(log: EventLog) -> Iterator[bytes]:
 
 
 def _examine(stored: StoredLog) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    problems: list[Problem] = []
-    try:
-        fold_surface(stored.log)
-    except SessionCoreError as error:
-        problems.append(Problem("surface", None, str(error)))
     _, violations = lenient_trace_of(stored.log)
-    problems += [
+    problems = tuple(
         Problem("order", found.seq, f"{found.event_type}: {found.rule}") for found in violations
-    ]
+    )
     notes = list(stored.problems)
     if stored.torn is not None:
         notes.append(f"its end is torn and will be put right by the next load: {stored.torn}")
     if compute_closers(stored.log):
         notes.append("its last turn is open: it is running, or will be closed by the next load")
-    return tuple(problems), tuple(notes)
+    return problems, tuple(notes)
 
 
-class _LogFile(NamedTuple):
-    header: SessionHeader
-    log: EventLog
-    torn: str | None
-    problems: tuple[str, ...]
-
-
-def _read_file(path: Path, given: dict[str, Any]) -> _LogFile:
-    label = str(path)
-    decoder = LogDecoder()
+def _read_file(path: str, overrides: dict[str, Any]) -> LogFileContent:
+    files = OsFiles()
+    parse_header = partial(decode_header, path, overrides=overrides)
     try:
-        with path.open("rb") as file, gc_paused():
-            header = _parse_header(label, file.readline(), given)
-            torn = _read_records(label, decoder, file.tell(), file)
-    except OSError as error:
-        raise read_error(None, label, error) from error
-    unknown = ", ".join(map(repr, sorted(decoder.unknown_keys)))
-    problems = (f"events had unknown keys, which are left out: {unknown}",) if unknown else ()
-    return _LogFile(header, decoder.finish(), torn, problems)
-
-
-def _parse_header(label: str, line: bytes, given: dict[str, Any]) -> SessionHeader:
-    try:
-        value = parse_json(line)
-    except BadRecordError as error:
-        raise CorruptLogError(label, "the header line is not JSON", offset=0) from error
-    if type(value) is not dict or value.pop("type", None) != "session":
-        raise CorruptLogError(label, "the first line is no session header", offset=0)
-    version = value.get("version")
-    if type(version) is not int or version != SESSION_FORMAT_VERSION:
-        raise UnsupportedVersionError(label, version, SESSION_FORMAT_VERSION)
-    try:
-        return SessionHeader.from_json({**value, **given})
-    except SessionCoreError as error:
-        raise CorruptLogError(label, str(error), offset=0) from error
-
-
-def _read_records(
-    label: str, decoder: LogDecoder, offset: int, lines: Iterator[bytes]
-) -> str | None:
-    """Read a log without checksums (contract 5.5, Z18); return why its end is torn, if it is."""
-    for line in lines:
+        handle = files.open(path, "read")
         try:
-            decoder.feed(line.removesuffix(b"\n"))
-        except BadRecordError as error:
-            if is_refusal(error) or any(map(_is_closed_turn, (line, *lines))):
-                raise CorruptLogError(
-                    label, error.reason, seq=decoder.next_seq, offset=offset
-                ) from error
-            return error.reason
-        offset += len(line)
-    return None
-
-
-def _is_closed_turn(line: bytes) -> bool:
-    return line.endswith(b"\n") and is_turn_end(line)
+            return read_log_file(files, handle, path, parse_header)
+        finally:
+            files.close(handle)
+    except OSError as error:
+        raise read_error(None, path, error) from error

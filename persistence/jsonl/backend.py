@@ -22,11 +22,12 @@ from persistence.errors import (
 )
 from persistence.files import OsFiles, make_dirs
 from persistence.jsonl.index import SummaryIndex
-from persistence.jsonl.layout import encode_id, is_bucket, paths_in_bucket, session_paths
+from persistence.jsonl.layout import is_bucket, paths_in_bucket, session_paths
 from persistence.jsonl.listing import SessionLister
 from persistence.jsonl.scan import read_log
 from persistence.jsonl.writer import JsonlWriter
 from persistence.lock import FileLock
+from persistence.names import encode_id
 from persistence.seam import EntryPage, Location, StoredLog
 
 if TYPE_CHECKING:

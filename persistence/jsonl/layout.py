@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from persistence.errors import InvalidSessionIdError
+from persistence.names import MAX_NAME, encode_id, escape_unsafe
 
 LOG_NAME = "session.jsonl"
 SIDECAR_NAME = "session.crc"
@@ -21,11 +21,9 @@ TEMP_SUFFIX = ".tmp"
 # A session without a working directory. No slug gives this name: buckets of slugs start with "--".
 NO_CWD_BUCKET = "_no-cwd"
 
-_MAX_NAME = 255  # what every file system in use allows for one name
-_MAX_SLUG = 251  # a name less the four dashes around it
+_MAX_SLUG = MAX_NAME - 4  # a name less the four dashes around it
 
 _SEPARATORS = re.compile(r"[/\\:]+")
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,25 +106,4 @@ def is_bucket(name: str) -> bool:
 def slug(cwd: str) -> str:
     """Return a readable name for a path; several paths may share it."""
     dashed = _SEPARATORS.sub("-", cwd)
-    return _UNSAFE.sub(_escape, dashed).lstrip("-")[:_MAX_SLUG] or "root"
-
-
-def encode_id(session_id: str) -> str:
-    """Return the directory name of a session id, injective over UTF-16 code units.
-
-    Raises:
-        InvalidSessionIdError: the id is empty, or its name longer than file systems allow.
-    """
-    if not session_id:
-        raise InvalidSessionIdError(session_id, "it is empty")
-    encoded = _UNSAFE.sub(_escape, session_id)
-    if encoded in {".", ".."}:
-        encoded = encoded.replace(".", "~002E")
-    if len(encoded) > _MAX_NAME:
-        raise InvalidSessionIdError(session_id, f"its name exceeds {_MAX_NAME} characters")
-    return encoded
-
-
-def _escape(match: re.Match[str]) -> str:
-    units = match.group().encode("utf-16-be", "surrogatepass")
-    return "".join(f"~{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2))
+    return escape_unsafe(dashed).lstrip("-")[:_MAX_SLUG] or "root"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from persistence.errors import StoreWriteError, write_error
+from persistence.header_line import encode_header
 from persistence.jsonl.append import LogFile
 from persistence.jsonl.index_row import row_of
-from persistence.records import encode_record, encode_records
+from persistence.records import encode_records
 from session_core import Event
 
 if TYPE_CHECKING:
@@ -148,12 +148,6 @@ class JsonlWriter:
             self._files.sync_dir(self._paths.bucket)
             # Its name spells the working directory; other sessions may still need it.
             self._files.rmdir(self._paths.bucket)
-
-
-def encode_header(header: SessionHeader) -> bytes:
-    """Return the first line of a log; `delegationDepth` is always written (contract 5.8)."""
-    stored = replace(header, delegation_depth=header.delegation_depth or 0).to_json()
-    return encode_record({"type": "session", **stored})
 
 
 def _seq_after(records: Sequence[Record]) -> int:

@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from persistence.records import BadRecordError, encode_record, parse_json
 from persistence.sqlite.backend import SqliteBackend
 
 if TYPE_CHECKING:
@@ -15,11 +16,9 @@ if TYPE_CHECKING:
 # Checks that run into a held lock wait this long.
 _LOCK_WAIT_S = 0.2
 
-_BAD_ROW = (
-    "INSERT INTO events SELECT id, {seq}, {seq}, 'turn/start', 1, '{{', NULL, NULL, NULL {of}"
-)
-_LAST = "(SELECT max(last_seq) + 1 FROM events WHERE session_id = id)"
-_OF_SESSION = "FROM sessions WHERE id = ?"
+_HALF_RECORD = b'{"type":"turn/start","seq":'
+_NEXT_SEQ = "SELECT coalesce(max(last_seq) + 1, 0) FROM events WHERE session_id = ?"
+_INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqliteHarness:
@@ -34,7 +33,14 @@ class SqliteHarness:
 
     def tear(self, session_id: str) -> None:
         """See `BackendHarness.tear`."""
-        self.execute(_BAD_ROW.format(seq=_LAST, of=_OF_SESSION), session_id)
+        self.plant(session_id, _HALF_RECORD)
+
+    def plant(self, session_id: str, *records: bytes) -> None:
+        """See `BackendHarness.plant`. What is not JSON becomes a row whose data is not JSON."""
+        for record in records:
+            ((next_seq,),) = self.execute(_NEXT_SEQ, session_id)
+            row = _columns(record, next_seq)
+            self.execute(_INSERT, session_id, *row)
 
     def damage(self, session_id: str) -> None:
         """See `BackendHarness.damage`."""
@@ -67,3 +73,31 @@ class SqliteHarness:
             yield connection
         finally:
             connection.close()
+
+
+def _columns(record: bytes, next_seq: int) -> tuple[Any, ...]:
+    """Return the columns of a storage record behind the session's id; its `dt` tells its length."""
+    try:
+        value = parse_json(record)
+    except BadRecordError:
+        return (
+            next_seq,
+            next_seq,
+            "turn/start",
+            1,
+            record.decode(errors="replace"),
+            None,
+            None,
+            None,
+        )
+    seq, time = value.get("seq", value.get("seq0")), value.get("time", value.get("time0"))
+    last_seq = seq + len(value["data"]["dt"]) if "seq0" in value else seq
+    return (
+        *(seq, last_seq, value["type"], time),
+        *(_text(value, key) for key in ("data", "sourceEventSeqs", "surfaceOp")),
+        None,
+    )
+
+
+def _text(value: dict[str, Any], key: str) -> str | None:
+    return encode_record(value[key])[:-1].decode() if key in value else None

@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from persistence.errors import CorruptLogError, SequenceError, UnsupportedVersionError
+from persistence.errors import CorruptLogError, SequenceError
+from persistence.header_line import header_from_json, with_depth
 from persistence.records import (
     BadRecordError,
     encode_record,
@@ -23,19 +24,13 @@ from persistence.records import (
     parse_json,
 )
 from persistence.seam import SessionSummary
-from session_core import (
-    SessionCoreError,
-    SessionHeader,
-    pack_records,
-)
+from session_core import pack_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from persistence.sqlite.foreign import FileIdentity
-    from session_core import Record
-
-FORMAT_VERSION = 0
+    from session_core import Record, SessionHeader
 
 _PLAIN_NAME = re.compile(rb"[A-Za-z0-9/_.-]+")  # needs no escape in JSON
 _ROW_TYPES = (b"text-chunks", b"reasoning-chunks", b"tool-call-chunks")  # contract 5.7
@@ -176,8 +171,7 @@ def summary_values(summary: SessionSummary) -> tuple[Any, ...]:
 
 def header_crc(header: SessionHeader) -> int:
     """Return the checksum of a log without rows."""
-    stored = replace(header, delegation_depth=header.delegation_depth or 0)
-    return zlib.crc32(encode_record(stored.to_json()))
+    return zlib.crc32(encode_record(with_depth(header).to_json()))
 
 
 def decode_header(record: SessionRecord, session_id: str | None = None) -> SessionHeader:
@@ -195,8 +189,6 @@ def decode_header(record: SessionRecord, session_id: str | None = None) -> Sessi
     # A flipped bit may change the type of a value; STRICT is for writers only.
     if not all(map(isinstance, record, _SESSION_TYPES)):
         raise CorruptLogError(label, "its row has values of wrong types")
-    if record.version != FORMAT_VERSION:
-        raise UnsupportedVersionError(label, record.version, FORMAT_VERSION)
     try:
         stored = {
             "version": record.version,
@@ -209,9 +201,10 @@ def decode_header(record: SessionRecord, session_id: str | None = None) -> Sessi
         }
         known = {key: value for key, value in stored.items() if value is not None}
         extra = {} if record.extra is None else parse_json(record.extra)
-        return SessionHeader.from_json({**extra, **known})
-    except (UnicodeDecodeError, BadRecordError, TypeError, SessionCoreError) as error:
+        value = {**extra, **known}
+    except (UnicodeDecodeError, BadRecordError, TypeError) as error:
         raise CorruptLogError(label, f"its header is unreadable: {error}") from error
+    return header_from_json(label, value)
 
 
 def decode_summary(record: SessionRecord) -> SessionSummary:

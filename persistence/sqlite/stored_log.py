@@ -1,4 +1,4 @@
-"""The rows of one session to its log: what is kept, what is torn, what is damage (contract 5.5)."""
+"""The rows of one session to its log (contract 5.10)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from persistence.errors import CorruptLogError
-from persistence.records import BadRecordError, LogDecoder, gc_paused, is_turn_end
-from persistence.refusals import is_refusal
+from persistence.log_reader import LogReader
+from persistence.records import BadRecordError, gc_paused
 from persistence.seam import StoredLog
 from persistence.sqlite.rows import (
     EventRow,
@@ -20,8 +20,6 @@ from persistence.sqlite.rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from persistence.sqlite.database import Database
 
 
@@ -39,8 +37,8 @@ def decode_log(snapshot: Snapshot) -> StoredLog:
     """Return the log of a session's rows; uses them up.
 
     Raises:
-        CorruptLogError: committed rows are damaged.
-        UnsupportedVersionError: it is of another format version.
+        CorruptLogError: Committed rows are damaged, or an event is refused.
+        UnsupportedVersionError: It is of another format version.
     """
     with gc_paused():
         return _LogReading(snapshot).run()
@@ -52,31 +50,27 @@ class _LogReading:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._session_id = snapshot.session_id
-        self._decoder = LogDecoder()
+        self._reader = LogReader(snapshot.session_id)
         self._vouched_seq = 0
 
     def run(self) -> StoredLog:
-        snapshot, session = self._snapshot, self._snapshot.session
+        snapshot, session, reader = self._snapshot, self._snapshot.session, self._reader
         header = decode_header(session, self._session_id)
         # Taken from the end, so that memory holds each row or its record, not both.
         rows = snapshot.events
         last_seq = rows[-1].last_seq if rows else -1
         rows.reverse()
+        # The last row of a batch has the checksum of everything before it.
+        uncovered = next((n for n, row in enumerate(rows) if row.crc is not None), len(rows))
         crc = header_crc(header)
-        torn: str | None = None
         while rows:
-            row = rows[-1]
-            try:
-                line = self._take(row)
-            except BadRecordError as error:
-                self._refuse_if_committed(rows, error)
-                torn = error.reason
-                break
-            crc = zlib.crc32(line, crc)
-            self._compare(row, crc)
-            rows.pop()
-        next_seq = self._decoder.next_seq
-        if torn is None and next_seq < session.event_count:
+            row = rows.pop()
+            line = self._take(row, is_covered=len(rows) >= uncovered)
+            if line is not None:
+                crc = zlib.crc32(line, crc)
+                self._compare(row, crc)
+        next_seq = reader.next_seq
+        if reader.torn is None and next_seq < session.event_count:
             reason = f"the log ends there, but {session.event_count} events were stored"
             raise CorruptLogError(self._session_id, reason, seq=next_seq)
         incarnation = session.incarnation.decode(errors="replace")
@@ -84,14 +78,18 @@ class _LogReading:
             snapshot.database.identity, incarnation, session.revision, next_seq, last_seq, crc
         )
         revision = snapshot.database.revision(incarnation, session.revision)
-        return StoredLog(header, self._decoder.finish(), torn, state, (), revision)
+        return StoredLog(header, reader.finish(), reader.torn, state, reader.problems, revision)
 
-    def _take(self, row: EventRow) -> bytes:
-        line = line_of(row)
-        if type(row.last_seq) is not int:
-            raise BadRecordError("its last seq is no number")
-        self._decoder.feed(line)
-        if self._decoder.next_seq != row.last_seq + 1:
+    def _take(self, row: EventRow, *, is_covered: bool) -> bytes | None:
+        """Take a row; return the line that it is, None if it is not kept."""
+        try:
+            line = line_of(row)
+        except BadRecordError as error:
+            self._reader.stop_at(error, is_covered=is_covered)
+            return None
+        if not self._reader.take(line, is_covered=is_covered):
+            return None
+        if self._reader.next_seq - 1 != row.last_seq:
             # The log holds more than the row's own words; it cannot be used any more.
             reason = f"the row says that it ends at seq {row.last_seq}"
             raise CorruptLogError(self._session_id, reason, seq=row.seq)
@@ -104,17 +102,3 @@ class _LogReading:
             reason = f"events {self._vouched_seq} to {row.last_seq} do not match their checksum"
             raise CorruptLogError(self._session_id, reason, seq=self._vouched_seq)
         self._vouched_seq = row.last_seq + 1
-
-    def _refuse_if_committed(self, rest: Sequence[EventRow], error: BadRecordError) -> None:
-        """Refuse the log if what is unreadable was once committed; `rest` starts with it."""
-        if is_refusal(error) or any(row.crc is not None or _is_turn_end(row) for row in rest):
-            raise CorruptLogError(
-                self._session_id, error.reason, seq=self._decoder.next_seq
-            ) from error
-
-
-def _is_turn_end(row: EventRow) -> bool:
-    try:
-        return row.type == b"turn/end" and is_turn_end(line_of(row))
-    except BadRecordError:
-        return False

@@ -42,6 +42,16 @@ class BackendHarness(Protocol):
         """Leave half a record at the end of a log, as a crash does."""
         ...
 
+    def plant(self, session_id: str, *records: bytes) -> None:
+        """Put records behind a log as they are, with no checksum that covers them.
+
+        Args:
+            session_id: The session.
+            records: Storage records, or what a crash left of them. Each but the last one ends
+                with its LF; a store without lines keeps what stands before it.
+        """
+        ...
+
     def damage(self, session_id: str) -> None:
         """Make a record in the middle of a log unreadable."""
         ...

@@ -28,7 +28,11 @@ class MemoryHarness:
 
     def tear(self, session_id: str) -> None:
         """See `BackendHarness.tear`."""
-        self.disk.logs[session_id].lines.append(_HALF_RECORD)
+        self.plant(session_id, _HALF_RECORD)
+
+    def plant(self, session_id: str, *records: bytes) -> None:
+        """See `BackendHarness.plant`."""
+        self.disk.logs[session_id].lines += records
 
     def damage(self, session_id: str) -> None:
         """See `BackendHarness.damage`."""
@@ -37,9 +41,8 @@ class MemoryHarness:
 
     def grow(self, session_id: str) -> None:
         """See `BackendHarness.grow`."""
-        log = self.disk.logs[session_id]
-        log.lines.append(_HALF_RECORD)
-        log.changes += 1
+        self.tear(session_id)
+        self.disk.logs[session_id].changes += 1
 
     def contents(self, session_id: str) -> object:
         """See `BackendHarness.contents`."""
@@ -59,7 +62,12 @@ class JsonlHarness:
 
     def tear(self, session_id: str) -> None:
         """See `BackendHarness.tear`."""
-        self.grow(session_id)
+        self.plant(session_id, _HALF_RECORD)
+
+    def plant(self, session_id: str, *records: bytes) -> None:
+        """See `BackendHarness.plant`."""
+        with self.log(session_id).open("ab") as log:
+            log.write(b"".join(records))
 
     def damage(self, session_id: str) -> None:
         """See `BackendHarness.damage`."""
@@ -70,8 +78,7 @@ class JsonlHarness:
 
     def grow(self, session_id: str) -> None:
         """See `BackendHarness.grow`."""
-        with self.log(session_id).open("ab") as log:
-            log.write(_HALF_RECORD)
+        self.tear(session_id)
 
     def contents(self, session_id: str) -> object:
         """See `BackendHarness.contents`."""

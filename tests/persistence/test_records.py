@@ -13,8 +13,8 @@ from persistence.records import (
     LogDecoder,
     encode_records,
     gc_paused,
-    is_turn_end,
     parse_json,
+    turn_boundary,
 )
 from persistence.testing.harness import turn_events
 from session_core import FrozenDict, FrozenList, SessionStore
@@ -155,11 +155,11 @@ def test_a_streamed_log_comes_back_packed_or_not(
         assert len(data.splitlines()) == session.seq
 
 
-def test_a_turn_end_is_known_by_its_line() -> None:
+def test_the_boundary_of_a_turn_is_known_by_its_line() -> None:
     lines = encode_records(turn_events(1, 7)).splitlines()
-    assert [is_turn_end(line) for line in lines] == [False, False, True]
-    assert not is_turn_end(lines[2][:-1])
-    assert not is_turn_end(b'{"type":"turn/end"}')
+    assert list(map(turn_boundary, lines)) == ["turn/start", None, "turn/end"]
+    assert turn_boundary(lines[2][:-1]) is None
+    assert turn_boundary(b'{"type":"turn/end"}') is None
 
 
 def test_json_text_that_is_no_record_is_parsed_exactly() -> None:

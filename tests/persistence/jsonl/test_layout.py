@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persistence import InvalidSessionIdError
-from persistence.jsonl.layout import bucket_name, encode_id, is_bucket, session_paths, slug
+from persistence.jsonl.layout import bucket_name, is_bucket, session_paths, slug
+from persistence.names import encode_id
 
 SAFE = frozenset(string.ascii_letters + string.digits + "._-~")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from persistence import CorruptLogError, StoredLog, UnsupportedVersionError
+from persistence import CorruptLogError, RefusedLogError, StoredLog, UnsupportedVersionError
 from persistence.files import OsFiles
 from persistence.jsonl.integrity import Checksum, encode_checksum, extend_crc
 from persistence.jsonl.layout import SessionPaths, session_paths
@@ -86,9 +86,7 @@ def test_a_whole_log_has_nothing_torn(read: Callable[..., StoredLog]) -> None:
     [
         ([OK3, OK4, b'{"type":"x"'], 5),
         ([BAD, OK4], 3),
-        ([OK4], 3),
         ([OK3, BAD], 4),
-        ([line({**ROW, "seq0": 4})], 3),
         ([line(ROW)[:-1].replace(b'"dt"', b'"td"') + b"\n", OK4], 3),
         ([line(ROW)[:-20]], 3),
         ([b"\n"], 3),
@@ -112,6 +110,31 @@ def test_behind_the_last_turn_everything_unreadable_is_torn(
     assert mark_of(stored).end == len(good)
     assert mark_of(stored).crc == extend_crc(0, good)
     assert not mark_of(stored).needs_newline
+
+
+@pytest.mark.case("A14")
+@pytest.mark.parametrize(
+    "record",
+    [
+        OK4,
+        OK4[:-1],
+        lines(E)[2],
+        line({**ROW, "seq0": 4}),
+        line({"type": "image-chunks", "seq0": 3, "time0": 5, "data": {}}),
+        line({**E[0].to_json(), "seq": "3"}),
+        b'{"type":"x/y","seq":3,"time":1,"data":9007199254740993}\n',
+        b'{"type":"x/y","seq":3,"time":1,"data":' + b"[" * 240 + b"]" * 240 + b"}\n",
+    ],
+)
+@pytest.mark.parametrize("behind", [b"", OK4, b'{"half'])
+def test_a_whole_record_that_is_refused_is_no_torn_tail(
+    read: Callable[..., StoredLog], record: bytes, behind: bytes
+) -> None:
+    data = b"".join([line(HEADER), *lines(E)])
+    for ends in ([], [len(data)]):
+        with pytest.raises(RefusedLogError) as raised:
+            read(data + record + behind * record.endswith(b"\n"), ends)
+        assert (raised.value.seq, raised.value.offset) == (3, len(data))
 
 
 @pytest.mark.case("L2")
@@ -165,7 +188,7 @@ def test_a_gap_right_at_the_last_turn_end_is_corruption(read: Callable[..., Stor
 
 
 @pytest.mark.case("L6", "L7")
-@pytest.mark.parametrize("bad", [BAD, line({**ROW, "seq0": 3, "data": {}}), OK4, b"\0\n"])
+@pytest.mark.parametrize("bad", [BAD, line({**ROW, "seq0": 3, "data": {}}), b"\0\n"])
 def test_before_the_last_checksum_everything_unreadable_is_corruption(
     read: Callable[..., StoredLog], bad: bytes
 ) -> None:
@@ -380,35 +403,65 @@ def test_ids_are_checked_where_the_file_lies(paths: SessionPaths) -> None:
 
 
 GAP = b'{"type":"turn/st\0\0\0\0\0\0\0\0essage","seq":4}\n'
+NULS = b"\0" * 30
 END2 = line({**turn_events(2, 3)[2].to_json()})
+TURN3 = lines(turn_events(3, 6))
 
 
-@pytest.mark.parametrize("beyond", [[], [OK4], [END2], [OK4, END2], [OK4, b'{"half']])
+@pytest.mark.parametrize(
+    "tail",
+    [
+        [GAP],
+        [GAP, OK4],
+        [GAP, END2],
+        [GAP, OK4, END2],
+        [GAP, OK4, b'{"half'],
+        [NULS, END2],
+        [NULS, OK4, END2],
+        [NULS, b"\n", OK4, END2],
+        [NULS, *TURN3[:2]],
+        [NULS, *TURN3[:2], TURN3[2][:-1]],
+    ],
+)
 def test_a_gap_in_the_last_write_is_a_torn_tail(
-    read: Callable[..., StoredLog], beyond: list[bytes]
+    read: Callable[..., StoredLog], tail: list[bytes]
 ) -> None:
     """Z40: the medium took the end of a write, perhaps its `turn/end`, and not its middle."""
     data = b"".join([line(HEADER), *lines(E)])
-    stored = read(b"".join([data, GAP, *beyond]), [len(data)])
+    stored = read(b"".join([data, *tail]), [len(data)])
     assert list(stored.log) == E
     assert mark_of(stored).end == len(data)
 
 
 @pytest.mark.parametrize(
-    "beyond", [[END2, OK3], [END2, END2], [END2, b'{"half'], [END2, b"\0"]], ids=range(4)
+    "tail",
+    [
+        [GAP, END2, OK3],
+        [GAP, END2, END2],
+        [GAP, END2, b'{"half'],
+        [GAP, END2, b"\0"],
+        [NULS, END2, OK3],
+        [NULS, *TURN3],
+        [NULS, b"\n", *TURN3],
+        [NULS, OK3, OK4, END2],
+        [GAP, OK4, *TURN3],
+        [GAP, TURN3[0], NULS, TURN3[2]],
+    ],
+    ids=range(10),
 )
 def test_a_gap_that_more_than_its_write_follows_is_damage(
-    read: Callable[..., StoredLog], beyond: list[bytes]
+    read: Callable[..., StoredLog], tail: list[bytes]
 ) -> None:
+    """A turn that is whole behind the gap was written after it, so that the gap was stored once."""
     data = b"".join([line(HEADER), *lines(E)])
     with pytest.raises(CorruptLogError) as raised:
-        read(b"".join([data, GAP, *beyond]), [len(data)])
+        read(b"".join([data, *tail]), [len(data)])
     assert raised.value.offset == len(data)
 
 
 def test_a_gap_is_damage_in_a_log_without_a_checksum_file(paths: SessionPaths) -> None:
     data = b"".join([line(HEADER), *lines(E)])
-    for gap in (GAP, b"\0" * 30 + b"\n"):
+    for gap in (GAP, NULS, NULS + b"\n"):
         Path(paths.log).write_bytes(b"".join([data, gap, END2]))
         with pytest.raises(CorruptLogError):
             read_log(OsFiles(), "s", paths)
