@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST_WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format pytest bench walks interop soak clean
+.PHONY: help setup demo test check format pytest bench walks rules interop soak clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -46,6 +46,9 @@ bench: $(STAMP) ## measure against the peers and print ratios; takes some minute
 
 walks: $(STAMP) ## count the calls on three ways through the code
 	$(BIN)/python benchmarks/walks.py
+
+rules: $(STAMP) ## write docs/spec/held.md: which test holds which rule
+	$(BIN)/python tests/rules.py --write
 
 interop: $(STAMP) ## drive the server with the TypeScript SDK and acpx (needs node and npm)
 	PYTHON=$(abspath $(BIN)/python) sh interop/run.sh
