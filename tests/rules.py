@@ -28,8 +28,8 @@ _RULE: Final = re.compile(r"^### (.+)$", re.MULTILINE)
 _ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){2,5}")
 _CASE: Final = re.compile(r"^\| ([A-Z]{1,2}\d+) \|", re.MULTILINE)
 _NOT_HELD: Final = "Not held yet."
-# What stands in parentheses, among it the ids that a docstring or comment cites.
-_PARENTHESES: Final = re.compile(r"\(([^()]*)\)")
+# Where a docstring or comment cites: in parentheses, or on a line of its own, "Rules: …".
+_CITED: Final = re.compile(r"\(([^()]*)\)|\bRules?: ([^.:()]*)\.")
 
 _HEAD: Final = """\
 # Held
@@ -208,8 +208,8 @@ def prose_of(source: str) -> Iterator[str]:
 
 
 def cited_in(prose: str) -> list[str]:
-    """Return the ids that a docstring or a comment names in parentheses."""
-    inside = " ; ".join(_PARENTHESES.findall(prose))
+    """Return the ids that a docstring or a comment cites."""
+    inside = " ".join(" ".join(groups) for groups in _CITED.findall(prose))
     return [word for word in re.split(r"[,;\s]+", inside) if _ID.fullmatch(word)]
 
 

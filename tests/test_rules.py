@@ -138,6 +138,7 @@ def test_the_page_lists_the_tests_of_each_rule() -> None:
             ["first-rule-of-three", "second-rule-of-three"],
         ),
         ("(words; first-rule-of-three)", ["first-rule-of-three"]),
+        ("Rules: first-rule-of-three,\n  B41.", ["first-rule-of-three"]),
         ("write-ahead (write-behind), one-two-three", []),
     ],
 )
