@@ -22,7 +22,7 @@ FIELD_CASES: Final = SPEC / "field-cases.md"
 
 # The contract suite for backends lives in the package, because authors of backends import it.
 MARKED: Final = ("tests/**/*.py", "persistence/testing/**/*.py")
-CITING: Final = ("*.md", "docs/**/*.md", "*/**/*.py")
+CITING: Final = ("acp_server", "persistence", "session_core", "tests", "examples", "benchmarks")
 
 _RULE: Final = re.compile(r"^### (.+)$", re.MULTILINE)
 _ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){2,5}")
