@@ -25,7 +25,7 @@ MARKED: Final = ("tests/**/*.py", "persistence/testing/**/*.py")
 CITING: Final = ("acp_server", "persistence", "session_core", "tests", "examples", "benchmarks")
 
 _RULE: Final = re.compile(r"^### (.+)$", re.MULTILINE)
-_ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){2,5}")
+_ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){2,6}")
 _CASE: Final = re.compile(r"^\| ([A-Z]{1,2}\d+) \|", re.MULTILINE)
 _NOT_HELD: Final = "Not held yet."
 # Where a docstring or comment cites: in parentheses, or on a line of its own, "Rules: …".
