@@ -25,6 +25,7 @@ from session_core import (
     MalformedRowError,
     SessionCoreError,
     SurfaceError,
+    clean_text,
     decode_storage_run,
     pack_records,
     refuse_stored_legacy,
@@ -51,7 +52,6 @@ _NEGATIVE_ZEROS = (b":-0", b",-0", b"[-0", b" -0", b"\t-0", b"\r-0")
 # From 2^63 on, 19 digits, orjson may have made a float of an integer.
 _MANGLED_INTEGER = re.compile(rb"[0-9]{19}")
 _BOUNDARIES = frozenset({"turn/start", "turn/end"})
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class BadRecordError(Exception):
@@ -277,7 +277,7 @@ def _refuse_constant(name: str) -> Any:
 def _replace_surrogates(value: Any) -> Any:
     """Turn lone surrogates into U+FFFD, as at every other edge where text comes in (Z35)."""
     if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
+        return clean_text(value)
     if isinstance(value, list):
         return [_replace_surrogates(item) for item in value]
     if isinstance(value, dict):

@@ -8,6 +8,7 @@ else is refused, subclasses included: an encoder would silently turn it into som
 """
 
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
@@ -132,6 +133,14 @@ def is_well_formed_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def clean_text(text: str) -> str:
+    """Return `text` with each lone surrogate as U+FFFD, as is done where text comes in (Z35)."""
+    return text if is_well_formed_text(text) else _SURROGATE.sub("\ufffd", text)
+
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def is_safe_int(value: object) -> bool:

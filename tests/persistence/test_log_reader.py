@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from persistence import CorruptLogError, RefusedLogError, SessionPersistence, import_log, verify
@@ -173,6 +173,9 @@ async def check_agreement(folder: Path, tail: list[bytes]) -> None:
 @pytest.mark.case("A14", "L2", "L3", "L4")
 @settings(max_examples=80, deadline=None)
 @given(mutated_tails())
+@example(REFUSED[:1])
+@example([b"?\n", *TAIL])
+@example([b"\0" * 40 + TAIL[0], *TAIL[1:]])
 def test_load_import_and_verify_agree_and_refuse_without_a_change(tail: list[bytes]) -> None:
     with TemporaryDirectory() as folder:
         anyio.run(check_agreement, Path(folder), tail)

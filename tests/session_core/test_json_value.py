@@ -26,6 +26,7 @@ from session_core import (
     SeedError,
     Session,
     SurfaceIntent,
+    clean_text,
     is_json_value,
     is_same_json,
     is_seq_int,
@@ -213,6 +214,11 @@ def test_what_a_read_raises_comes_out_unchanged(session: Session) -> None:
 
     with pytest.raises(ZeroDivisionError):
         Session("seeded", seed=broken_seed())
+
+
+def test_clean_text_has_no_lone_surrogate() -> None:
+    assert clean_text("a\ud800b\udfff 😀") == "a\ufffdb\ufffd 😀"
+    assert clean_text("é") == "é"
 
 
 @pytest.mark.case("J9")
