@@ -6,7 +6,7 @@ bytes and the decoded log need not be in memory at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from persistence.errors import CorruptLogError
@@ -17,47 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from persistence.files import Files
-    from session_core import EventLog, SessionHeader
+    from session_core import SessionHeader
 
 # Large enough that the calls vanish beside decoding, small enough not to show in the memory.
 BLOCK = 1 << 20
 
 
-class LogFileContent(NamedTuple):
-    """What a log file holds.
-
-    Attributes:
-        log: Every kept event.
-        next_seq: The seq that follows them.
-        torn: Why the end of the file is torn; None if nothing has to be cut.
-        problems: Oddities that did not stop the read.
-        size: Bytes of the file.
-        end: Offset behind the last kept record.
-        crc: CRC-32 of the bytes up to `end`.
-        covered_crc: CRC-32 of the bytes that checksums cover, as they are now.
-        needs_newline: Whether the last kept record lacks its LF (Z18).
-    """
-
-    header: SessionHeader
-    log: EventLog
-    next_seq: int
-    torn: str | None
-    problems: tuple[str, ...]
-    size: int
-    end: int
-    crc: int
-    covered_crc: int
-    needs_newline: bool
-
-
-def read_log_file(
-    files: Files,
-    handle: int,
-    label: str,
-    parse_header: Callable[[bytes], SessionHeader],
-    covered: int | None = None,
-) -> LogFileContent:
-    """Read an open log file from its first byte to its last.
+class LogFileScan:
+    """One pass over an open log file.
 
     Args:
         files: The file layer.
@@ -66,17 +33,14 @@ def read_log_file(
         parse_header: Makes a header of the first line.
         covered: How many bytes checksums cover; None for a log that is not checksummed.
 
-    Raises:
-        CorruptLogError: The file is not a log, or is damaged, or a record in it is refused.
-        UnsupportedVersionError: The header names another format version.
-        OSError: The operating system refused.
+    Attributes:
+        reader: What holds the records.
+        size: Bytes of the file.
+        end: Offset behind the last kept record.
+        crc: CRC-32 of the bytes up to `end`.
+        covered_crc: CRC-32 of the bytes that checksums cover, as they are now.
+        needs_newline: Whether the last kept record lacks its LF (Z18).
     """
-    with gc_paused():
-        return _LogFileScan(files, handle, label, parse_header, covered).run()
-
-
-class _LogFileScan:
-    """One pass over one open log file."""
 
     def __init__(
         self,
@@ -84,63 +48,60 @@ class _LogFileScan:
         handle: int,
         label: str,
         parse_header: Callable[[bytes], SessionHeader],
-        covered: int | None,
+        covered: int | None = None,
     ) -> None:
         self._files = files
         self._handle = handle
         self._label = label
         self._parse_header = parse_header
         self._covered = covered or 0
-        self._reader = LogReader(label, is_checksummed=covered is not None)
         self._header: SessionHeader | None = None
-        self._size = 0
-        self._end = 0
-        self._crc = 0
-        self._covered_crc = 0
-        self._needs_newline = False
+        self.reader = LogReader(label, is_checksummed=covered is not None)
+        self.size = 0
+        self.end = 0
+        self.crc = 0
+        self.covered_crc = 0
+        self.needs_newline = False
 
-    def run(self) -> LogFileContent:
-        for block, offset in self._blocks():
-            kept = self._take_block(block, offset)
-            self._extend_crc(memoryview(block)[:kept], offset)
+    def run(self) -> SessionHeader:
+        """Read the file from its first byte to its last; return its header.
+
+        Raises:
+            CorruptLogError: The file is not a log, or is damaged, or a record in it is refused.
+            UnsupportedVersionError: The header names another format version.
+            OSError: The operating system refused.
+        """
+        with gc_paused():
+            for block, offset in self._blocks():
+                kept = self._take_block(block, offset)
+                self._extend_crc(memoryview(block)[:kept], offset)
         if self._header is None:
             raise CorruptLogError(self._label, "there is no header line", offset=0)
-        if self._needs_newline and self._covered == self._end + 1:
+        if self.needs_newline and self._covered == self.end + 1:
             # Only the last LF is gone, and its checksum proves the rest: repair writes it back.
-            self._covered_crc = crc32(b"\n", self._crc)
-        elif self._covered > self._size:
+            self.covered_crc = crc32(b"\n", self.crc)
+        elif self._covered > self.size:
             raise CorruptLogError(
                 self._label,
                 f"the file ends there, but {self._covered} bytes were stored",
-                seq=self._reader.next_seq,
-                offset=self._size,
+                seq=self.reader.next_seq,
+                offset=self.size,
             )
-        return LogFileContent(
-            self._header,
-            self._reader.finish(),
-            self._reader.next_seq,
-            self._reader.torn,
-            self._reader.problems,
-            self._size,
-            self._end,
-            self._crc,
-            self._covered_crc,
-            self._needs_newline,
-        )
+        return self._header
 
     def _blocks(self) -> Iterator[tuple[bytes, int]]:
         """Yield the file as blocks of complete lines, the last one as it is."""
         carried: list[bytes] = []
         start = 0
-        while piece := self._files.read(self._handle, BLOCK, self._size):
-            self._size += len(piece)
+        while piece := self._files.read(self._handle, BLOCK, self.size):
+            self.size += len(piece)
             cut = piece.rfind(b"\n") + 1
             if not cut:
                 carried.append(piece)
                 continue
             yield b"".join((*carried, piece[:cut])), start
             carried = [piece[cut:]]
-            start = self._size - len(carried[0])
+            start = self.size - len(carried[0])
         if rest := b"".join(carried):
             yield rest, start
 
@@ -154,7 +115,7 @@ class _LogFileScan:
         if self._header is None and lines:
             self._header = self._parse_header(first := lines.pop(0))
             kept = len(first) + 1
-        take, covered = self._reader.take, self._covered - offset
+        take, covered = self.reader.take, self._covered - offset
         for line in lines:
             if take(line, offset + kept, is_covered=kept < covered, is_plain=is_plain):
                 kept += len(line) + 1
@@ -162,13 +123,13 @@ class _LogFileScan:
         if unfinished and self._header is not None:
             is_covered = kept < covered
             if take(unfinished, offset + kept, is_covered=is_covered, is_whole=False):
-                self._needs_newline = True
+                self.needs_newline = True
                 kept += len(unfinished)
         return kept
 
     def _extend_crc(self, kept: memoryview, offset: int) -> None:
         inside = self._covered - offset
         if 0 < inside <= len(kept):
-            self._covered_crc = crc32(kept[:inside], self._crc)
-        self._crc = crc32(kept, self._crc)
-        self._end += len(kept)
+            self.covered_crc = crc32(kept[:inside], self.crc)
+        self.crc = crc32(kept, self.crc)
+        self.end += len(kept)

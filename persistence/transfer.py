@@ -24,7 +24,7 @@ from persistence.errors import (
 )
 from persistence.files import OsFiles
 from persistence.header_line import decode_header, with_depth
-from persistence.log_file import read_log_file
+from persistence.log_file import LogFileScan
 from persistence.records import encode_records
 from persistence.storing import read_stored
 from persistence.summary import summarize
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from persistence.log_file import LogFileContent
     from persistence.seam import SessionBackend, StoredLog, Writer
     from session_core import EventLog, SessionHeader
 
@@ -116,9 +115,9 @@ async def import_log(
     """
     overrides = {"id": session_id, "cwd": cwd}
     given = {key: value for key, value in overrides.items() if value is not None}
-    read = await anyio.to_thread.run_sync(partial(_read_file, str(path), given))
-    await _store(read.header, read.log, target)
-    return Transferred(read.header, len(read.log), read.torn, read.problems)
+    imported, log = await anyio.to_thread.run_sync(partial(_read_file, str(path), given))
+    await _store(imported.header, log, target)
+    return imported
 
 
 async def copy_session(
@@ -216,14 +215,19 @@ def _examine(stored: StoredLog) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
     return problems, tuple(notes)
 
 
-def _read_file(path: str, overrides: dict[str, Any]) -> LogFileContent:
+def _read_file(path: str, overrides: dict[str, Any]) -> tuple[Transferred, EventLog]:
     files = OsFiles()
-    parse_header = partial(decode_header, path, overrides=overrides)
     try:
         handle = files.open(path, "read")
         try:
-            return read_log_file(files, handle, path, parse_header)
+            scan = LogFileScan(
+                files, handle, path, partial(decode_header, path, overrides=overrides)
+            )
+            header = scan.run()
         finally:
             files.close(handle)
     except OSError as error:
         raise read_error(None, path, error) from error
+    reader = scan.reader
+    log = reader.finish()
+    return Transferred(header, len(log), reader.torn, reader.problems), log

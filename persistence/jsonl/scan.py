@@ -11,7 +11,7 @@ from persistence.header_line import decode_header
 from persistence.jsonl.integrity import Checksum, Sidecar, decode_sidecar, extend_crc
 from persistence.jsonl.layout import bucket_name
 from persistence.jsonl.mark import LogMark, revision
-from persistence.log_file import BLOCK, read_log_file
+from persistence.log_file import BLOCK, LogFileScan
 from persistence.names import encode_id
 from persistence.seam import StoredLog
 
@@ -49,30 +49,28 @@ def read_log(files: Files, session_id: str | None, paths: SessionPaths) -> Store
     handle = files.open(paths.log, "read")
     try:
         status = files.handle_stat(handle)
-        content = read_log_file(
-            files, handle, label, parse_header, None if covered is None else covered.end
-        )
-        if sidecar and covered and content.covered_crc != covered.crc:
+        scan = LogFileScan(files, handle, label, parse_header, covered and covered.end)
+        header = scan.run()
+        if sidecar and covered and scan.covered_crc != covered.crc:
             start, end = first_mismatch(files, handle, sidecar)
             reason = f"bytes {start} to {end} do not match their checksum"
             raise CorruptLogError(label, reason, offset=start)
     finally:
         files.close(handle)
-    torn = content.torn
-    if content.needs_newline:
-        torn = "its last line lacks a newline"
+    reader = scan.reader
+    torn = "its last line lacks a newline" if scan.needs_newline else reader.torn
     mark = LogMark(
         paths=paths,
         device=status.device,
         inode=status.inode,
-        size=content.size,
-        end=content.end,
-        seq=content.next_seq,
-        crc=content.crc,
-        needs_newline=content.needs_newline,
+        size=scan.size,
+        end=scan.end,
+        seq=reader.next_seq,
+        crc=scan.crc,
+        needs_newline=scan.needs_newline,
         sidecar_size=sidecar.size if sidecar else 0,
     )
-    return StoredLog(content.header, content.log, torn, mark, content.problems, revision(status))
+    return StoredLog(header, reader.finish(), torn, mark, reader.problems, revision(status))
 
 
 def read_sidecar(files: Files, paths: SessionPaths) -> Sidecar | None:
