@@ -21,11 +21,11 @@ import orjson
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
+from acp_server.testing.checks import Card, Message, Plan, Transcript, fold_transcript
 from acp_server.testing.errors import AcpClientError
-from acp_server.testing.kit.hosts import opened_server
+from acp_server.testing.kit.launchers import opened_server
 from acp_server.testing.kit.scenario import ScenarioFault
-from acp_server.testing.kit.stage import Stage
-from acp_server.testing.transcript import Card, Message, Plan, Transcript, fold_transcript
+from acp_server.testing.kit.workspace import Stage
 
 Line: TypeAlias = tuple[str, Any]
 """One thing that was shown: its sort and what it says."""

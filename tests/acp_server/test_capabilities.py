@@ -10,8 +10,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.options import Choice, SelectOption
 from acp_server.agents.sign_in import AuthMethod, SignIn
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602

@@ -9,8 +9,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import PermissionDenied, TurnClosedError
 from acp_server.agents.turn import Turn
-from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError, running_server
 
 LEGAL_STOP_REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
 UNKNOWN = "00000000-dead-4bad-8bad-000000000000"

@@ -12,8 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 from persistence import open_store
 
 AGENTS = Path(__file__).parents[2] / "fixtures" / "agents" / "edge.py"

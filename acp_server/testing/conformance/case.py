@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from acp_server.testing.conformance.bench import Bench
+    from acp_server.testing.conformance.harness import Harness
 
 SPEC = "https://agentclientprotocol.com/protocol"
 """Where the pages of the specification stand that cases link to."""
@@ -38,7 +38,7 @@ class Case:
     id: str
     title: str
     page: str
-    run: Callable[[Bench], Awaitable[None]]
+    run: Callable[[Harness], Awaitable[None]]
 
     @property
     def spec(self) -> str:

@@ -5,14 +5,14 @@ from typing import Any
 
 import anyio
 
-from acp_server.testing.conformance.bench import (
+from acp_server.testing.conformance.case import Case, CaseSkipped, require, skip_unless
+from acp_server.testing.conformance.harness import (
     LONG_PROMPT,
     SHORT_PROMPT,
     STOP_REASONS,
-    Bench,
+    Harness,
     Probe,
 )
-from acp_server.testing.conformance.case import Case, CaseSkipped, require, skip_unless
 from acp_server.testing.errors import AcpError, FrameViolation
 
 _QUIET_S = 1.0  # how long nothing may come behind a response
@@ -24,22 +24,22 @@ _SCHEMA_RULES = ("envelope", "response", "shape", "method")
 _ORDER_RULES = ("unknown-session", "idle", "tool-call")
 
 
-async def _single_turn(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _single_turn(harness: Harness) -> None:
+    async with harness.started() as probe:
         session_id = await probe.new_session()
         result = await probe.prompt(session_id)
         require(result.updates, "no update of the session came before the response")
 
 
-async def _multi_turn(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _multi_turn(harness: Harness) -> None:
+    async with harness.started() as probe:
         session_id = await probe.new_session()
         await probe.prompt(session_id)
         await probe.prompt(session_id)
 
 
-async def _two_sessions(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _two_sessions(harness: Harness) -> None:
+    async with harness.started() as probe:
         one, other = await probe.new_session(), await probe.new_session()
         require(one != other, "two sessions have the same id")
         before = len(probe.client.updates)
@@ -53,15 +53,15 @@ async def _two_sessions(bench: Bench) -> None:
         require(not stray, f"updates of the turn came under another session: {stray}")
 
 
-async def _structured_blocks(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _structured_blocks(harness: Harness) -> None:
+    async with harness.started() as probe:
         session_id = await probe.new_session()
         link = {"type": "resource_link", "name": "a.txt", "uri": f"file://{probe.cwd}/a.txt"}
         await probe.prompt(session_id, [{"type": "text", "text": SHORT_PROMPT}, link])
 
 
-async def _empty_prompt(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _empty_prompt(harness: Harness) -> None:
+    async with harness.started() as probe:
         session_id = await probe.new_session()
         params = {"sessionId": session_id, "prompt": []}
         try:
@@ -71,13 +71,13 @@ async def _empty_prompt(bench: Bench) -> None:
         require(result.get("stopReason") in STOP_REASONS, f"the result is {result!r:.200}")
 
 
-async def _unrecognized(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _unrecognized(harness: Harness) -> None:
+    async with harness.started() as probe:
         await probe.prompt(await probe.new_session(), "xyzzy 12345 qqq. " + SHORT_PROMPT)
 
 
-async def _quiet_afterwards(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _quiet_afterwards(harness: Harness) -> None:
+    async with harness.started() as probe:
         session_id = await probe.new_session()
         before = len(probe.client.checker.violations)
         await probe.prompt(session_id)
@@ -86,22 +86,22 @@ async def _quiet_afterwards(bench: Bench) -> None:
         require(not late, f"behind the response: {late[0].detail if late else ''}")
 
 
-async def _cancel_in_flight(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _cancel_in_flight(harness: Harness) -> None:
+    async with harness.started() as probe:
         session_id = await probe.new_session()
         await _cancelled(probe, session_id)
 
 
-async def _cancel_idle(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _cancel_idle(harness: Harness) -> None:
+    async with harness.started() as probe:
         session_id = await probe.new_session()
         await probe.client.cancel(session_id)
         result = await probe.prompt(session_id)
         require(result.stop_reason != "cancelled", "it has cancelled the prompt behind it")
 
 
-async def _cancel_followup(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _cancel_followup(harness: Harness) -> None:
+    async with harness.started() as probe:
         session_id = await probe.new_session()
         await _cancelled(probe, session_id)
         result = await probe.prompt(session_id)
@@ -129,24 +129,24 @@ async def _cancelled(probe: Probe, session_id: str) -> None:
     require(result.stop_reason == "cancelled", f"the stop reason is {result.stop_reason!r}")
 
 
-async def _schema(bench: Bench) -> None:
-    _judge((await _seen(bench)), _SCHEMA_RULES)
+async def _schema(harness: Harness) -> None:
+    _judge((await _seen(harness)), _SCHEMA_RULES)
 
 
-async def _json(bench: Bench) -> None:
-    _judge((await _seen(bench)), ("json",))
+async def _json(harness: Harness) -> None:
+    _judge((await _seen(harness)), ("json",))
 
 
-async def _order(bench: Bench) -> None:
-    _judge((await _seen(bench)), _ORDER_RULES)
+async def _order(harness: Harness) -> None:
+    _judge((await _seen(harness)), _ORDER_RULES)
 
 
-async def _gate(bench: Bench) -> None:
-    _judge((await _seen(bench)), ("gate",))
+async def _gate(harness: Harness) -> None:
+    _judge((await _seen(harness)), ("gate",))
 
 
-async def _seen(bench: Bench) -> list[FrameViolation]:
-    tour = await bench.tour()
+async def _seen(harness: Harness) -> list[FrameViolation]:
+    tour = await harness.tour()
     skip_unless(tour.cut_short is None or tour.violations, f"cut short: {tour.cut_short}")
     return tour.violations
 
@@ -157,36 +157,36 @@ def _judge(violations: list[FrameViolation], rules: tuple[str, ...]) -> None:
     require(not broken, f"{broken[0] if broken else ''}{more}")
 
 
-async def _write_approved(bench: Bench) -> None:
-    async with bench.started(permissions=["allow_once"] * 9) as probe:
+async def _write_approved(harness: Harness) -> None:
+    async with harness.started(permissions=["allow_once"] * 9) as probe:
         await _asked(probe, _WRITE)
         _require_final(probe, "completed")
         skip_unless(_FILE in str(probe.asked), "the agent asked for something else")
         require(await _text(probe) is not None, f"it was allowed, and {_FILE} is not there")
 
 
-async def _write_denied(bench: Bench) -> None:
-    async with bench.started(permissions=["reject_once"] * 9) as probe:
+async def _write_denied(harness: Harness) -> None:
+    async with harness.started(permissions=["reject_once"] * 9) as probe:
         await _asked(probe, _WRITE)
         require(await _text(probe) is None, f"it was refused, and {_FILE} is there")
 
 
-async def _read_approved(bench: Bench) -> None:
-    async with bench.started(permissions=["allow_once"] * 9) as probe:
+async def _read_approved(harness: Harness) -> None:
+    async with harness.started(permissions=["allow_once"] * 9) as probe:
         await anyio.Path(probe.cwd, _FILE).write_text("hello", encoding="utf-8")
         await _asked(probe, _READ)
         _require_final(probe, "completed")
 
 
-async def _read_denied(bench: Bench) -> None:
-    async with bench.started(permissions=["reject_once"] * 9) as probe:
+async def _read_denied(harness: Harness) -> None:
+    async with harness.started(permissions=["reject_once"] * 9) as probe:
         await anyio.Path(probe.cwd, _FILE).write_text("hello", encoding="utf-8")
         await _asked(probe, _READ)
         _require_final(probe, "failed")
 
 
-async def _permission_shape(bench: Bench) -> None:
-    async with bench.started(permissions=["reject_once"] * 9) as probe:
+async def _permission_shape(harness: Harness) -> None:
+    async with harness.started(permissions=["reject_once"] * 9) as probe:
         await _asked(probe, _WRITE)
         options = probe.asked[0]["options"]
         ids = [option["optionId"] for option in options]
@@ -220,7 +220,7 @@ async def _text(probe: Probe) -> str | None:
     return await path.read_text(encoding="utf-8") if await path.exists() else None
 
 
-_Row = tuple[str, str, str, Callable[[Bench], Any]]
+_Row = tuple[str, str, str, Callable[[Harness], Any]]
 _ROWS: tuple[_Row, ...] = (
     (
         "prompt.single_turn",

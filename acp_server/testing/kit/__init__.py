@@ -2,7 +2,7 @@
 
 A scenario says what a client does; what the server wrote and stored is compared with expected
 files beside it. Parts, in the order in which data passes them: `scenario` and `steps` (what is
-written), `stage` and `hosts` (where it plays), `driver` (the play), `recording`, `normalize`,
+written), `workspace` and `launchers` (where it plays), `driver` (the play), `recording`, `normalize`,
 `compare`, `checks` and `guards` (the judgement), `accepting` (the expected files). `items` shows
 all of it to pytest; `fixture` is the way without a directory.
 """

@@ -3,13 +3,13 @@
 import anyio
 
 from acp_server.testing.errors import AcpClientError
-from acp_server.testing.kit.other_steps import OTHER_STEPS
+from acp_server.testing.kit.misc_steps import OTHER_STEPS
 from acp_server.testing.kit.prompt_steps import PROMPT_STEPS
 from acp_server.testing.kit.recording import Recording
+from acp_server.testing.kit.run import StepFailed, Talk
 from acp_server.testing.kit.scenario import Scenario, ScenarioDirectory, TransportKind
 from acp_server.testing.kit.session_steps import SESSION_STEPS
-from acp_server.testing.kit.stage import Stage
-from acp_server.testing.kit.talk import StepFailed, Talk
+from acp_server.testing.kit.workspace import Stage
 
 SCENARIO_LIMIT_S = 60.0
 """How long a whole scenario may take: most take a fraction of a second."""

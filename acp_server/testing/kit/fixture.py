@@ -15,12 +15,11 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
-from acp_server.testing.client import AcpClient, PromptHandle, PromptResult
-from acp_server.testing.client_answers import Answer, PermissionQueue
+from acp_server.testing.checks import Card, Plan, Transcript, fold_transcript
+from acp_server.testing.client import AcpClient, Answer, PermissionQueue, PromptHandle, PromptResult
 from acp_server.testing.errors import AcpClientError
-from acp_server.testing.kit.hosts import WAIT_S, opened_server
-from acp_server.testing.kit.stage import Stage
-from acp_server.testing.transcript import Card, Plan, Transcript, fold_transcript
+from acp_server.testing.kit.launchers import WAIT_S, opened_server
+from acp_server.testing.kit.workspace import Stage
 
 T = TypeVar("T")
 AgentLike: TypeAlias = str | Agent | Callable[[Turn], Awaitable[None]]

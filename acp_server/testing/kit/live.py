@@ -14,7 +14,7 @@ from acp_server.testing.kit.driver import play
 from acp_server.testing.kit.recording import Recording
 from acp_server.testing.kit.runner import Variant
 from acp_server.testing.kit.scenario import ScenarioDirectory
-from acp_server.testing.kit.stage import Stage
+from acp_server.testing.kit.workspace import Stage
 
 MODEL_STEM = "model"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from acp_server.testing.client import PromptHandle
 from acp_server.testing.kit import steps
-from acp_server.testing.kit.hosts import WAIT_S
-from acp_server.testing.kit.talk import StepFailed, Talk
+from acp_server.testing.kit.launchers import WAIT_S
+from acp_server.testing.kit.run import StepFailed, Talk
 from acp_server.testing.kit.waits import wait_for_file, wait_for_update
 
 

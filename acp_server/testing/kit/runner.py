@@ -14,7 +14,7 @@ from acp_server.testing.kit.guards import header_faults
 from acp_server.testing.kit.normalize import ImpureOutputError
 from acp_server.testing.kit.scenario import ScenarioDirectory, TransportKind
 from acp_server.testing.kit.snapshot import FRAMES_FILE, Snapshot, read_expected, snapshot_of
-from acp_server.testing.kit.stage import DEFAULT_STORES, Stage
+from acp_server.testing.kit.workspace import DEFAULT_STORES, Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from acp_server.testing.client import FILE_CAPABILITIES
 from acp_server.testing.kit import steps
-from acp_server.testing.kit.talk import Talk
+from acp_server.testing.kit.run import Talk
 
 
 async def initialize(talk: Talk, step: steps.Initialize) -> None:

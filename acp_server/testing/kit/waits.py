@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 from acp_server.testing.kit import steps
-from acp_server.testing.kit.talk import StepFailed, Talk
+from acp_server.testing.kit.run import StepFailed, Talk
 
 _POLL_S = 0.02  # between two looks at what another process writes: files wake nobody
 

@@ -15,8 +15,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.app import Server, ServerConfig
 from acp_server.bridge.open_session import OpenSession
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 from acp_server.transport.memory import memory_transport_pair
 from persistence import SessionBackend, SessionPersistence, open_store
 from persistence.memory import MemoryBackend

@@ -9,8 +9,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.errors import RequestRefusedError
 from acp_server.agents.sign_in import AuthMethod, SignIn
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 
 
 async def echo(turn: Turn) -> None:

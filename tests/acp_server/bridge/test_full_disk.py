@@ -4,8 +4,7 @@ import pytest
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpError, running_server
 from persistence import open_store
 from persistence.testing.harness import FailingBackend
 

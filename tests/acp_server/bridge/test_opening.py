@@ -12,8 +12,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.bridge.open_session import OpenSession
-from acp_server.testing import AcpClient, AcpError, CountingIds, SteppingClock
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, CountingIds, SteppingClock, running_server
 from persistence import SessionBackend, SessionPersistence, open_store
 from persistence.memory import MemoryBackend
 from persistence.seam import StoredLog

@@ -13,8 +13,7 @@ from acp_server.agents.turn import Turn
 from acp_server.bridge.open_session import OpenSession
 from acp_server.bridge.projector import LiveProjector
 from acp_server.bridge.stop_reasons import stop_reason_from_end
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 from persistence import SessionBackend, SessionPersistence, open_store
 from session_core import Event, SessionStore
 

@@ -9,8 +9,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.errors import PermissionDenied
 from acp_server.agents.options import BooleanOption, Choice, SelectOption
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 from persistence import SessionBackend, SessionPersistence, open_store
 from session_core import Event, SessionStore
 

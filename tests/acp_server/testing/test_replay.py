@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_server.testing.checks import fold_transcript
 from acp_server.testing.replay import differing, shown_lines, transcript_of_log, updates_of_frames
-from acp_server.testing.transcript import fold_transcript
 
 SCENARIOS = Path(__file__).parents[3] / "fixtures" / "scenarios"
 PACKED = SCENARIOS / "packed-chunks" / "packed.jsonl"

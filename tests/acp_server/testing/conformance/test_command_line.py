@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_server.testing.conformance.bench import agent_argv
+from acp_server.testing.conformance.harness import agent_argv
 
 
 def test_paths_of_the_callers_directory_are_made_absolute(

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from acp_server.testing.checks import FrameChecker
 from acp_server.testing.client import AcpClient, PromptResult
 from acp_server.testing.conformance.case import CaseFailed, CaseSkipped
 from acp_server.testing.errors import AcpError, AcpTimeoutError, AgentExitError, FrameViolation
-from acp_server.testing.frames import FrameChecker
 
 if TYPE_CHECKING:
-    from acp_server.testing.client_answers import Answer
+    from acp_server.testing.client import Answer
 
 AUTH_REQUIRED = -32000
 STOP_REASONS = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
@@ -46,19 +46,19 @@ class Probe:
         cwd: An empty working directory.
         result: The result of `initialize`.
         asked: Params of permission requests so far.
-        bench: Where the agent was started.
+        harness: Where the agent was started.
     """
 
     client: AcpClient
     cwd: Path
     result: Mapping[str, Any]
     asked: list[Mapping[str, Any]]
-    bench: Bench
+    harness: Harness
 
     @property
     def timeout_s(self) -> float:
         """How long the agent may take for an answer."""
-        return self.bench.timeout_s
+        return self.harness.timeout_s
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -105,14 +105,14 @@ class Probe:
         Raises:
             CaseSkipped: The agent has failed to answer the simplest of prompts before.
         """
-        if self.bench.no_turns is not None:
-            raise CaseSkipped(self.bench.no_turns)
+        if self.harness.no_turns is not None:
+            raise CaseSkipped(self.harness.no_turns)
         try:
             result = await self.client.prompt(session_id, prompt, self.timeout_s)
         except (AcpError, AcpTimeoutError) as error:
             if prompt == SHORT_PROMPT:
                 # No provider, or no credentials: once is enough, and said once.
-                self.bench.no_turns = f"the agent answers no prompt: {error}"
+                self.harness.no_turns = f"the agent answers no prompt: {error}"
             raise
         if result.stop_reason not in STOP_REASONS:
             message = f"the stop reason is {result.stop_reason!r}"
@@ -159,7 +159,7 @@ def agent_argv(command: str) -> list[str]:
     return [str(here / word) if "/" in word and (here / word).exists() else word for word in words]
 
 
-class Bench:
+class Harness:
     """Starts the agent for the cases.
 
     Args:

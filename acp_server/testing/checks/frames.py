@@ -25,10 +25,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from acp_server.testing.errors import FrameViolation, FrameViolationError, Sender
-from acp_server.testing.frame_values import find_null, read_strict
-from acp_server.testing.gates import CapabilityGate
-from acp_server.testing.sdk_oracle import (
+from acp_server.testing.checks.frame_values import find_null, read_strict
+from acp_server.testing.checks.gates import CapabilityGate
+from acp_server.testing.checks.sdk_oracle import (
     AGENT_METHODS,
     AGENT_NOTIFICATIONS,
     UPDATE_VARIANTS,
@@ -36,7 +35,8 @@ from acp_server.testing.sdk_oracle import (
     SdkOracle,
     sdk_is_installed,
 )
-from acp_server.testing.session_rules import RequestKey, SessionRules
+from acp_server.testing.checks.session_rules import RequestKey, SessionRules
+from acp_server.testing.errors import FrameViolation, FrameViolationError, Sender
 
 _SHOWN_BYTES = 400  # of a frame, in a violation
 _MAX_UPDATE_BYTES = 1 << 20  # Z20

@@ -9,7 +9,7 @@ import orjson
 
 from acp_server.testing.client import AcpClient
 from acp_server.testing.kit import steps
-from acp_server.testing.kit.talk import StepFailed, Talk
+from acp_server.testing.kit.run import StepFailed, Talk
 from acp_server.testing.kit.waits import (
     path_of,
     wait_for_file,

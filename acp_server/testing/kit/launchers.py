@@ -17,13 +17,11 @@ import anyio
 from acp_server.agents.agent import Agent
 from acp_server.agents.loading import load_agent
 from acp_server.app import Server, ServerConfig
-from acp_server.testing.channels import TransportChannel
-from acp_server.testing.client import AcpClient
-from acp_server.testing.client_answers import Answer
-from acp_server.testing.frames import FrameChecker
+from acp_server.testing.checks import FrameChecker
+from acp_server.testing.client import AcpClient, Answer, CountedIds, clock_of_series
+from acp_server.testing.client.channels import TransportChannel
 from acp_server.testing.kit.scenario import TransportKind
-from acp_server.testing.kit.stage import Stage
-from acp_server.testing.server import CountedIds, clock_of_series
+from acp_server.testing.kit.workspace import Stage
 from acp_server.transport.memory import MemoryTransport, memory_transport_pair
 
 WAIT_S = 10.0

@@ -12,18 +12,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from acp_server.testing.channels import ProcessChannel, TransportChannel
-from acp_server.testing.client_answers import (
+from acp_server.testing.checks import FrameChecker, Transcript, fold_transcript
+from acp_server.testing.client.channels import ProcessChannel, TransportChannel
+from acp_server.testing.client.client_results import (
     CANCELLED_OUTCOME,
     Answer,
     DiskFiles,
     PermissionQueue,
     answer_with,
 )
-from acp_server.testing.connection import NeverAnswer, Params, PendingRequest
-from acp_server.testing.frames import FrameChecker
-from acp_server.testing.raw_client import DEFAULT_TIMEOUT_S, RawClient, outcome
-from acp_server.testing.transcript import Transcript, fold_transcript
+from acp_server.testing.client.connection import NeverAnswer, Params, PendingRequest
+from acp_server.testing.client.raw_client import DEFAULT_TIMEOUT_S, RawClient, outcome
 
 FILE_CAPABILITIES: Mapping[str, Any] = MappingProxyType(
     {"fs": {"readTextFile": True, "writeTextFile": True}}

@@ -10,11 +10,11 @@ from typing import Any
 from acp_server.testing.client import AcpClient, PromptHandle
 from acp_server.testing.errors import AcpClientError, AcpError
 from acp_server.testing.kit import steps
-from acp_server.testing.kit.answers import ScriptedAnswers
-from acp_server.testing.kit.hosts import opened_server
+from acp_server.testing.kit.launchers import opened_server
 from acp_server.testing.kit.recording import Recording, SessionViews
 from acp_server.testing.kit.scenario import ScenarioDirectory, TransportKind
-from acp_server.testing.kit.stage import Stage
+from acp_server.testing.kit.scripted_results import ScriptedAnswers
+from acp_server.testing.kit.workspace import Stage
 
 
 class StepFailed(Exception):  # noqa: N818 - says what happened, like an outcome of a test
