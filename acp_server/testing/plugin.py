@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from acp_server.testing.kit.fixture import AcpTalks
+    from acp_server.testing.kit.fixture import AcpFixture
 
 _UPDATE_MODES = ("new", "changed", "all")
 _PATHS = "acp_update_paths"
@@ -142,12 +142,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture
-def acp(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AcpTalks]:
-    """Return a function that starts a server with an agent and returns a talk with it.
+def acp(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AcpFixture]:
+    """Return a function that starts a server with an agent and returns a run with it.
 
-    `with acp("agent.py:name", permissions=["allow_once"]) as talk: turn = talk.prompt("…")`
+    `with acp("agent.py:name", permissions=["allow_once"]) as run: turn = run.prompt("…")`
     """
-    from acp_server.testing.kit.fixture import AcpTalks  # noqa: PLC0415 - only who asks for it
+    from acp_server.testing.kit.fixture import AcpFixture  # noqa: PLC0415 - only who asks for it
 
-    with AcpTalks(tmp_path, request.path.parent) as talks:
-        yield talks
+    with AcpFixture(tmp_path, request.path.parent) as runs:
+        yield runs

@@ -25,7 +25,7 @@ from acp_server.testing.checks import Card, Message, Plan, Transcript, fold_tran
 from acp_server.testing.errors import AcpClientError
 from acp_server.testing.kit.launchers import opened_server
 from acp_server.testing.kit.scenario import ScenarioFault
-from acp_server.testing.kit.workspace import Stage
+from acp_server.testing.kit.workspace import Workspace
 
 Line: TypeAlias = tuple[str, Any]
 """One thing that was shown: its sort and what it says."""
@@ -110,12 +110,12 @@ def differing(expected: Iterable[Line], found: Iterable[Line]) -> Iterator[str]:
 
 
 async def _load(log: Path, root: Path) -> Transcript:
-    stage = Stage(log.parent, root, "jsonl")
-    session_id = await stage.put(log.name)
+    workspace = Workspace(log.parent, root, "jsonl")
+    session_id = await workspace.put(log.name)
     header = orjson.loads((await anyio.Path(log).read_bytes()).partition(b"\n")[0])
-    cwd = str(header.get("cwd", "")).replace("{{cwd}}", str(stage.cwd))
+    cwd = str(header.get("cwd", "")).replace("{{cwd}}", str(workspace.cwd))
     agent = Agent(name="nobody", drive=_no_turn)
-    async with opened_server("memory", stage, agent, 0, {}) as client:
+    async with opened_server("memory", workspace, agent, 0, {}) as client:
         await client.initialize({})
         await client.load_session(session_id, cwd)
         return client.transcript_of(session_id)

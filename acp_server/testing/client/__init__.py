@@ -8,12 +8,11 @@ clock and ids of `sources`, so that a run can be repeated.
 from acp_server.testing.client.acp_client import (
     FILE_CAPABILITIES,
     AcpClient,
-    PromptHandle,
-    PromptResult,
     SessionUpdate,
 )
 from acp_server.testing.client.client_results import Answer, DiskFiles, PermissionQueue
 from acp_server.testing.client.connection import PendingRequest, RecordedFrame
+from acp_server.testing.client.prompts import PromptHandle, PromptResult
 from acp_server.testing.client.raw_client import RawClient
 from acp_server.testing.client.sources import (
     CountedIds,

@@ -1,7 +1,8 @@
 """Cases of the handshake, of errors and of the transport."""
 
-from acp_server.testing.conformance.case import Case, require, skip_unless
+from acp_server.testing.conformance.case import Case
 from acp_server.testing.conformance.harness import NO_SESSION, Harness
+from acp_server.testing.conformance.outcome import require, skip_unless
 
 _INVALID_PARAMS = -32602
 _METHOD_NOT_FOUND = -32601

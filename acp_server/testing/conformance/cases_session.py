@@ -1,10 +1,11 @@
 """Cases of sessions that outlive a connection, and of their settings."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from acp_server.testing.conformance.case import Case, require, skip_unless
+from acp_server.testing.conformance.case import Case
 from acp_server.testing.conformance.harness import NO_SESSION, Harness, Probe
+from acp_server.testing.conformance.outcome import require, skip_unless
 
 _HISTORY = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
 
@@ -160,76 +161,76 @@ def _opening(probe: Probe, session_id: str) -> Mapping[str, Any]:
     return {"sessionId": session_id, "cwd": str(probe.cwd), "mcpServers": []}
 
 
-_Row = tuple[str, str, str, Callable[[Harness], Any]]
-_ROWS: tuple[_Row, ...] = (
-    (
+SESSION_CASES = (
+    Case(
         "session.new.basic",
         "session/new gives a session id",
         "session-setup#creating-a-session",
         _new_basic,
     ),
-    (
+    Case(
         "session.load.replays",
         "a load in a new process replays prompt and answer before its response",
         "session-setup#loading-sessions",
         _load_replays,
     ),
-    (
+    Case(
         "session.load.unknown",
         "a load of an unknown session is an error",
         "session-setup#loading-sessions",
         _load_unknown,
     ),
-    (
+    Case(
         "session.load.continues",
         "a loaded session takes the next prompt",
         "session-setup#loading-sessions",
         _load_continues,
     ),
-    ("session.list.basic", "a session with a turn is listed with its cwd", "session-list", _list),
-    (
+    Case(
+        "session.list.basic", "a session with a turn is listed with its cwd", "session-list", _list
+    ),
+    Case(
         "session.list.bad_cursor",
         "a cursor that the agent did not give is an error",
         "session-list",
         _list_bad_cursor,
     ),
-    (
+    Case(
         "session.resume.silent",
         "a resume replays nothing, and the session goes on",
         "session-setup#resuming-sessions",
         _resume,
     ),
-    (
+    Case(
         "session.resume.unknown",
         "a resume of an unknown session is an error",
         "session-setup#resuming-sessions",
         _resume_unknown,
     ),
-    (
+    Case(
         "session.close.basic",
         "a closed session takes no prompt",
         "session-setup#closing-active-sessions",
         _close,
     ),
-    ("session.delete.basic", "a deleted session is not listed", "session-delete", _delete),
-    ("session.set_mode.basic", "an offered mode can be set", "session-modes", _set_mode),
-    (
+    Case("session.delete.basic", "a deleted session is not listed", "session-delete", _delete),
+    Case("session.set_mode.basic", "an offered mode can be set", "session-modes", _set_mode),
+    Case(
         "session.set_mode.unknown",
         "a mode that is not offered is refused",
         "session-modes",
         _set_unknown_mode,
     ),
-    (
+    Case(
         "session.set_config_option.basic",
         "the answer holds the complete options",
         "session-config-options",
         _set_option,
     ),
-    (
+    Case(
         "session.set_config_option.unknown",
         "an option that is not offered is refused",
         "session-config-options",
         _set_unknown_option,
     ),
 )
-SESSION_CASES = tuple(Case(*row) for row in _ROWS)

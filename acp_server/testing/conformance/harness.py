@@ -15,7 +15,7 @@ import anyio
 
 from acp_server.testing.checks import FrameChecker
 from acp_server.testing.client import AcpClient, PromptResult
-from acp_server.testing.conformance.case import CaseFailed, CaseSkipped
+from acp_server.testing.conformance.outcome import CaseFailed, CaseSkipped
 from acp_server.testing.errors import AcpError, AcpTimeoutError, AgentExitError, FrameViolation
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ class Probe:
         client: The client.
         cwd: An empty working directory.
         result: The result of `initialize`.
-        asked: Params of permission requests so far.
+        permission_requests: Params of permission requests so far.
         harness: Where the agent was started.
     """
 
     client: AcpClient
     cwd: Path
     result: Mapping[str, Any]
-    asked: list[Mapping[str, Any]]
+    permission_requests: list[Mapping[str, Any]]
     harness: Harness
 
     @property
@@ -197,13 +197,13 @@ class Harness:
             capabilities: What the client says it can do.
             tour: Takes the violations and the fault of the exit.
         """
-        asked: list[Mapping[str, Any]] = []
+        permission_requests: list[Mapping[str, Any]] = []
         with TemporaryDirectory(prefix="acp-conformance-") as folder:
             client = AcpClient.spawn(
                 agent_argv(self.command),
                 env=dict(os.environ),
                 cwd=folder,
-                permissions=_answering(list(permissions), asked),
+                permissions=_answering(list(permissions), permission_requests),
                 checker=KeptViolations(),
                 timeout=self.timeout_s,
             )
@@ -214,7 +214,7 @@ class Harness:
                         await client.authenticate(self._authenticate)
                     # The temporary folder of macOS is a link.
                     where = Path(await anyio.Path(folder).resolve()) if cwd is None else cwd
-                    yield Probe(client, where, result, asked, self)
+                    yield Probe(client, where, result, permission_requests, self)
             except AgentExitError as error:
                 if tour is not None:
                     tour.exit_fault = error.reason
@@ -248,9 +248,9 @@ class Harness:
         return tour
 
 
-def _answering(kinds: list[str], asked: list[Mapping[str, Any]]) -> Answer:
+def _answering(kinds: list[str], permission_requests: list[Mapping[str, Any]]) -> Answer:
     def answer(params: Mapping[str, Any]) -> Any:
-        asked.append(params)
+        permission_requests.append(params)
         # Not `cancelled`: that would end the turn.
         kind = kinds.pop(0) if kinds else "reject_once"
         for option in params.get("options", ()):

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from acp_server.testing.conformance.case import Case, CaseFailed
 from acp_server.testing.conformance.catalog import CASES
 from acp_server.testing.conformance.harness import Harness
+from acp_server.testing.conformance.outcome import CaseFailed
 from acp_server.testing.conformance.running import run_case
 
 if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
+
+    from acp_server.testing.conformance.case import Case
 
 
 class ConformanceItem(pytest.Item):

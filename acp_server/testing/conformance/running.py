@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_server.testing.conformance.case import Case, CaseFailed, CaseResult, CaseSkipped
+from acp_server.testing.conformance.case import Case, CaseResult
+from acp_server.testing.conformance.outcome import CaseFailed, CaseSkipped
 from acp_server.testing.errors import AcpClientError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from acp_server.testing.checks import FrameChecker
 from acp_server.testing.client import AcpClient, Answer, CountedIds, clock_of_series
 from acp_server.testing.client.channels import TransportChannel
 from acp_server.testing.kit.scenario import TransportKind
-from acp_server.testing.kit.workspace import Stage
+from acp_server.testing.kit.workspace import Workspace
 from acp_server.transport.memory import MemoryTransport, memory_transport_pair
 
 WAIT_S = 10.0
@@ -31,7 +31,7 @@ WAIT_S = 10.0
 @asynccontextmanager
 async def opened_server(
     transport: TransportKind,
-    stage: Stage,
+    workspace: Workspace,
     agent: str | Agent,
     series: int,
     answers: Mapping[str, Answer],
@@ -42,7 +42,7 @@ async def opened_server(
 
     Args:
         transport: How the client reaches it.
-        stage: Where it plays.
+        workspace: Where it plays.
         agent: As `--agent` takes it; an agent itself can only be reached over memory.
         series: Number of this server on its store, from 0: keeps ids and times apart.
         answers: Answers requests of the agent by method.
@@ -51,14 +51,14 @@ async def opened_server(
         if isinstance(agent, Agent):
             message = "a subprocess takes its agent by name"
             raise TypeError(message)
-        async with _spawned(stage, agent, series, answers) as client:
+        async with _spawned(workspace, agent, series, answers) as client:
             yield client
         return
     _import_dispatcher()
     near, far = memory_transport_pair()
     config = ServerConfig(
         agent=load_agent(agent) if isinstance(agent, str) else agent,
-        store=stage.shared or stage.store_spec,
+        store=workspace.shared or workspace.store_spec,
         clock=clock_of_series(series),
         ids=CountedIds(series),
     )
@@ -79,15 +79,17 @@ async def opened_server(
         raise failure
 
 
-def _spawned(stage: Stage, agent: str, series: int, answers: Mapping[str, Answer]) -> AcpClient:
+def _spawned(
+    workspace: Workspace, agent: str, series: int, answers: Mapping[str, Answer]
+) -> AcpClient:
     argv = [sys.executable, "-m", "acp_server.testing.serve"]
-    argv += ["--store", stage.store_spec, "--agent", agent, "--series", str(series)]
+    argv += ["--store", workspace.store_spec, "--agent", agent, "--series", str(series)]
     # The code under test is what this process runs, wherever the server is started.
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     return AcpClient.spawn(
         argv,
         env={**os.environ, "PYTHONPATH": path},
-        cwd=stage.root,
+        cwd=workspace.root,
         answers=answers,
         checker=FrameChecker(),
         timeout=WAIT_S,

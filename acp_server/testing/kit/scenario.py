@@ -21,7 +21,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from acp_server.testing.kit.json_places import JsonFault, line_of, read_with_places
-from acp_server.testing.kit.steps import Step, StepModel, Stop
+from acp_server.testing.kit.step_model import StepModel
+from acp_server.testing.kit.steps import Step, Stop
 
 SCENARIO_FILE = "scenario.json"
 WORKSPACE = "workspace"
@@ -41,7 +42,7 @@ class PermissionAnswer(StepModel):
     never: StrictBool = False
 
     @model_validator(mode="after")
-    def _says_one_thing(self) -> "PermissionAnswer":
+    def _has_exactly_one(self) -> "PermissionAnswer":
         if (self.kind is not None) + (self.option_id is not None) + self.never != 1:
             message = "a permission answer has one of `kind`, `optionId` and `never`"
             raise ValueError(message)

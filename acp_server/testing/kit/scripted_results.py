@@ -11,7 +11,7 @@ from acp_server.testing.kit.scenario import PermissionAnswer, Scenario
 _METHOD_NOT_FOUND = -32601
 
 
-class ScriptedAnswers:
+class ScriptedResults:
     """The answers of one run, over all processes of it.
 
     Attributes:

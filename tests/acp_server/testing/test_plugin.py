@@ -56,14 +56,14 @@ async def greeter(turn):
 
 
 def test_in_python(acp):
-    with acp("scenarios/greeting/agent.py:greeter") as talk:
-        turn = talk.prompt("Grace")
+    with acp("scenarios/greeting/agent.py:greeter") as run:
+        turn = run.prompt("Grace")
         assert (turn.stop_reason, turn.text) == ("end_turn", "Hello Grace")
 
 
 def test_with_an_agent_of_its_own(acp):
-    with acp(greeter) as talk:
-        assert talk.prompt("Joan").text == "Hello Joan"
+    with acp(greeter) as run:
+        assert run.prompt("Joan").text == "Hello Joan"
 
 
 def test_beside_another_plugin(acp, snapshot):
