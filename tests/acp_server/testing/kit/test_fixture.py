@@ -4,15 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_server.agents.turn import Turn
 from acp_server.testing.errors import AcpError, FrameViolationError
 from acp_server.testing.kit.fixture import AcpFixture
+from tests.acp_server.helpers import echo
 
 WORKER = str(Path(__file__).parents[4] / "fixtures" / "agents" / "worker.py")
-
-
-async def echo(turn: Turn) -> None:
-    await turn.text(turn.prompt)
 
 
 def test_a_turn_is_one_call(acp: AcpFixture) -> None:
