@@ -5,6 +5,7 @@ its end. Leaving the block ends the server in order and raises what was wrong wi
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -69,9 +70,13 @@ class AgentRun:
         self._live: list[Update] = []
 
     def __enter__(self) -> Self:
-        self._start()
-        self.session_id = self._portal.call(self.client.new_session, self.cwd)
-        self.client.on_update = self._take
+        with ExitStack() as started:
+            # The portal waits for ever for a server that nobody ends.
+            started.push(self._end)
+            self._start()
+            self.session_id = self._portal.call(self.client.new_session, self.cwd)
+            self.client.on_update = self._take
+            started.pop_all()
         return self
 
     def __exit__(
@@ -141,9 +146,7 @@ class AgentRun:
             FrameViolationError: Its frames broke rules of the protocol.
             AgentExitError: It did not end as it should.
         """
-        opened, self._opened, self._client = self._opened, None, None
-        if opened is not None:
-            opened.__exit__(None, None, None)
+        self._end(None, None, None)
 
     def load(self) -> LoadedSession:
         """Load the session, in a new server if none runs, and return what it replays."""
@@ -175,6 +178,17 @@ class AgentRun:
         return [] if log is None else [event.to_json() for event in log.view()]
 
     # -- inside -----------------------------------------------------------------------------
+
+    def _end(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the server, if it runs, on behalf of an error if there is one."""
+        opened, self._opened, self._client = self._opened, None, None
+        if opened is not None:
+            opened.__exit__(kind, error, traceback)
 
     def _start(self) -> None:
         opened = opened_server(

@@ -51,8 +51,13 @@ async def opened_server(
         if isinstance(agent, Agent):
             message = "a subprocess takes its agent by name"
             raise TypeError(message)
-        async with _spawned(workspace, agent, series, answers) as client:
-            yield client
+        client = _spawned(workspace, agent, series, answers)
+        try:
+            async with client:
+                yield client
+        finally:
+            # For pytest, which shows it with a failure: it has the tracebacks of the agent.
+            sys.stderr.write(client.stderr)
         return
     _import_dispatcher()
     near, far = memory_transport_pair()

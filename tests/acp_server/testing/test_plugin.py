@@ -182,6 +182,55 @@ def test_the_fixture_and_scenarios_work_under_xdist_beside_another_plugin(projec
     assert "8 passed" in done.stdout
 
 
+BROKEN = """
+import pytest
+
+
+@pytest.mark.parametrize("agent", ["broken.py:x", "absent.py:x"])
+def test_start(acp, agent):
+    with acp(agent):
+        pass
+
+
+def test_turn(acp):
+    with acp("fine.py:x") as run:
+        run.prompt("go")
+"""
+
+
+def test_an_agent_that_cannot_be_loaded_fails_its_test_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
+    (tmp_path / "other_plugin.py").write_text("", "utf-8")
+    (tmp_path / "broken.py").write_text("def (", "utf-8")
+    (tmp_path / "fine.py").write_text("async def x(turn):\n    raise ValueError('Ada')\n", "utf-8")
+    (tmp_path / "test_it.py").write_text(BROKEN, "utf-8")
+    done = run(tmp_path, "-k", "test_start")  # within the time that `run` gives it
+    assert "2 failed" in done.stdout, done.stdout + done.stderr
+    raised = "".join(line for line in done.stdout.splitlines() if line.startswith("E  "))
+    assert "SyntaxError: invalid syntax (broken.py, line 1)" in raised
+    assert "there is no file" in raised
+
+
+def test_the_traceback_of_an_agent_is_shown_with_the_failed_test(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
+    (tmp_path / "other_plugin.py").write_text("", "utf-8")
+    (tmp_path / "fine.py").write_text("async def x(turn):\n    raise ValueError('Ada')\n", "utf-8")
+    (tmp_path / "test_it.py").write_text(BROKEN, "utf-8")
+    done = run(tmp_path, "-k", "test_turn")
+    assert done.returncode == 1
+    assert 'fine.py", line 2, in x' in done.stdout
+    assert "ValueError: Ada" in done.stdout
+
+
+def test_the_traceback_of_an_agent_is_shown_with_the_failed_scenario(project: Path) -> None:
+    run(project, "--acp-update", "scenarios")
+    failing = AGENT.replace("await turn.text", "raise ValueError")
+    (project / "scenarios" / "greeting" / "agent.py").write_text(failing, "utf-8")
+    done = run(project, "scenarios", "-k", "subprocess")
+    assert done.returncode == 1
+    assert "ValueError: Hello Ada" in done.stdout
+
+
 def test_a_bad_scenario_is_an_error_with_its_line(project: Path) -> None:
     bad = '{"about": "x",\n"agent": "demo",\n"steps": [{"op": "initialise"}]}'
     (project / "scenarios" / "greeting" / "scenario.json").write_text(bad, "utf-8")

@@ -53,7 +53,7 @@ def test_an_agent_of_the_test_itself_runs_in_its_process(acp: AcpFixture) -> Non
         assert (run.cwd / "a" / "b.txt").read_text("utf-8") == "text"
 
 
-def test_two_talks_have_nothing_to_do_with_each_other(acp: AcpFixture) -> None:
+def test_two_runs_are_independent(acp: AcpFixture) -> None:
     with acp(echo) as one, acp(echo) as other:
         assert (one.prompt("one").text, other.prompt("other").text) == ("one", "other")
         assert one.cwd != other.cwd
@@ -69,7 +69,7 @@ def test_a_tool_that_is_not_there_is_named_with_those_that_are(acp: AcpFixture) 
         run.prompt("go").tools["Read"]
 
 
-def test_bad_frames_fail_the_talk(acp: AcpFixture) -> None:
+def test_bad_frames_fail_the_run(acp: AcpFixture) -> None:
     with pytest.raises(FrameViolationError), acp(echo) as run:
         run.client.checker.from_agent(b"no json\n")
 
