@@ -11,7 +11,7 @@ shows them to pytest and is imported by name.
 
 from acp_server.testing.conformance.case import Case, CaseResult, Outcome
 from acp_server.testing.conformance.catalog import CASES
-from acp_server.testing.conformance.harness import Harness
+from acp_server.testing.conformance.harness import AgentStartError, Harness
 from acp_server.testing.conformance.running import run_case
 
-__all__ = ["CASES", "Case", "CaseResult", "Harness", "Outcome", "run_case"]
+__all__ = ["CASES", "AgentStartError", "Case", "CaseResult", "Harness", "Outcome", "run_case"]

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from acp_server.testing.conformance.catalog import CASES
-from acp_server.testing.conformance.harness import Harness
+from acp_server.testing.conformance.harness import AgentStartError, Harness
 from acp_server.testing.conformance.report import case_line, json_report, text_lines
 from acp_server.testing.conformance.running import run_case
-from acp_server.testing.errors import AcpClientError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the cases and return the exit code: 0 if none failed."""
+    """Run the cases; return 0 if none failed, 1 if one did, 2 if the agent cannot be started."""
     parser = argparse.ArgumentParser(
         prog="acp_server.testing.conformance",
         description="Hold an ACP agent to the protocol.",
@@ -34,7 +33,11 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds a turn may take")
     options = parser.parse_args()
     harness = Harness(options.command, authenticate=options.authenticate, timeout_s=options.timeout)
-    about, results = anyio.run(_run, harness, options.case, options.json)
+    try:
+        about, results = anyio.run(_run, harness, options.case, options.json)
+    except AgentStartError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     write = sys.stdout.write
     if options.json:
         write(json.dumps(json_report(options.command, about, results), indent=2) + "\n")
@@ -46,12 +49,7 @@ def main() -> int:
 async def _run(
     harness: Harness, ids: list[str] | None, quiet: bool
 ) -> tuple[Mapping[str, Any], list[CaseResult]]:
-    about: Mapping[str, Any] = {}
-    try:
-        async with harness.started() as probe:
-            about = probe.result
-    except (AcpClientError, OSError) as error:
-        sys.stderr.write(f"the agent cannot be started: {error}\n")
+    about = await harness.check_start()
     results: list[CaseResult] = []
     for case in CASES:
         if ids is None or case.id in ids:

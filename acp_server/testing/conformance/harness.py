@@ -16,7 +16,14 @@ import anyio
 from acp_server.testing.checks import FrameChecker
 from acp_server.testing.client import AcpClient, PromptResult
 from acp_server.testing.conformance.outcome import CaseFailed, CaseSkipped
-from acp_server.testing.errors import AcpError, AcpTimeoutError, AgentExitError, FrameViolation
+from acp_server.testing.errors import (
+    AcpClientError,
+    AcpError,
+    AcpTimeoutError,
+    AgentExitError,
+    AgentGoneError,
+    FrameViolation,
+)
 
 if TYPE_CHECKING:
     from acp_server.testing.client import Answer
@@ -153,10 +160,28 @@ def agent_argv(command: str) -> list[str]:
     """Return the words of a command line, paths of the caller's directory made absolute.
 
     The agent is started elsewhere, so that it finds and leaves nothing in the caller's directory.
+    A program without a slash is looked for on PATH, as a shell does. Of `agent.py:name` the part
+    before the colon is the path.
+
+    Raises:
+        ValueError: A quotation has no end.
     """
-    words = shlex.split(command)
-    here = Path.cwd()
-    return [str(here / word) if "/" in word and (here / word).exists() else word for word in words]
+    program, *arguments = shlex.split(command) or [""]
+    return [_absolute(program) if "/" in program else program, *map(_absolute, arguments)]
+
+
+def _absolute(word: str) -> str:
+    path = Path.cwd() / word.partition(":")[0]
+    is_path = path.exists() if "/" in word else path.is_file()
+    return str(Path.cwd() / word) if is_path else word
+
+
+class AgentStartError(AcpClientError):
+    """The agent cannot be started, or does not answer `initialize`."""
+
+    def __init__(self, command: str, error: Exception) -> None:
+        super().__init__(f"the agent {command!r} cannot be started: {error}")
+        self.command = command
 
 
 class Harness:
@@ -221,6 +246,20 @@ class Harness:
             finally:
                 if tour is not None:
                     tour.violations += client.checker.violations
+
+    async def check_start(self) -> Mapping[str, Any]:
+        """Start the agent once and return its result of `initialize`, {} if it refused.
+
+        Raises:
+            AgentStartError: It does not start, so that no case can tell anything.
+        """
+        try:
+            async with self.started() as probe:
+                return probe.result
+        except (OSError, ValueError, AgentGoneError, AcpTimeoutError) as error:
+            raise AgentStartError(self.command, error) from error
+        except AcpClientError:
+            return {}  # it answers; the cases say what is wrong
 
     async def tour(self) -> Tour:
         """Walk through what the agent offers, once, and return what was seen."""

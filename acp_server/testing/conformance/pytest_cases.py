@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from acp_server.testing.conformance.catalog import CASES
-from acp_server.testing.conformance.harness import Harness
+from acp_server.testing.conformance.harness import AgentStartError, Harness
 from acp_server.testing.conformance.outcome import CaseFailed
 from acp_server.testing.conformance.running import run_case
 
@@ -68,7 +68,15 @@ class ConformancePlugin:
         return f"acp agent: {self._harness.command}"
 
     def pytest_collection(self, session: pytest.Session) -> bool:
-        """Collect the cases."""
+        """Collect the cases.
+
+        Raises:
+            pytest.UsageError: The agent cannot be started.
+        """
+        try:
+            anyio.run(self._harness.check_start)
+        except AgentStartError as error:
+            raise pytest.UsageError(str(error)) from error
         session.items = [
             ConformanceItem.from_parent(
                 session,

@@ -127,9 +127,30 @@ async def test_an_agent_that_answers_no_prompt_is_told_once(tmp_path: Path) -> N
     assert "the agent answers no prompt: " in found["session.list.basic"].reason
 
 
-async def test_a_command_that_starts_nothing_fails_each_case() -> None:
-    found = await results(Harness("/no/such/agent"), "initialize.handshake")
-    assert found["initialize.handshake"].outcome == "failed"
+CANNOT_START = [
+    ("/no/such/agent", "No such file"),
+    (f"{sys.executable} -c 'raise SystemExit(\"no key\")'", "no key"),
+    ("agent 'without an end", "No closing quotation"),
+]
+
+
+@pytest.mark.parametrize(("command", "reason"), CANNOT_START)
+@pytest.mark.parametrize(
+    "runner",
+    [["-m", "acp_server.testing.conformance"], ["-m", "pytest", "-q", "--acp-agent"]],
+    ids=["command", "pytest"],
+)
+def test_an_agent_that_cannot_be_started_is_one_error(
+    runner: list[str], command: str, reason: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, *runner, command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == (4 if "pytest" in runner else 2)
+    assert done.stderr.count("cannot be started") == 1
+    assert reason in done.stderr
+    assert "failed" not in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("wants_json", [True, False])
