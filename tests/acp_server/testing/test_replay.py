@@ -59,6 +59,25 @@ def test_what_is_no_log_is_refused(tmp_path: Path, text: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+UPDATE_OF_NOTHING = '{"method":"session/update","params":{"sessionId":"s","update":5}}'
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "no json", "[]", '{"method":"session/update","params":5}', UPDATE_OF_NOTHING]
+)
+def test_what_is_not_a_file_of_frames_is_refused(tmp_path: Path, text: str) -> None:
+    frames = tmp_path / "frames.jsonl"
+    frames.write_text(f"{{}}\n{text}\n", "utf-8")
+    done = run(str(PACKED), "--expect", str(frames))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{frames}:2: is not a frame: ")
+    assert "Traceback" not in done.stderr
+    absent = run(str(PACKED), "--expect", str(tmp_path / "absent.jsonl"))
+    assert absent.returncode == 2
+    assert "No such file" in absent.stderr
+    assert "Traceback" not in absent.stderr
+
+
 WHOLE = sorted(
     path.parent
     for path in SCENARIOS.glob("*/session.expected.jsonl")
