@@ -13,7 +13,7 @@ from anyio.from_thread import BlockingPortal
 
 from acp_server.agents.agent import Agent
 from acp_server.testing.checks import Transcript, fold_transcript
-from acp_server.testing.client import AcpClient, Answer, PromptHandle
+from acp_server.testing.client import AcpClient, Answer, PermissionQueue, PromptHandle
 from acp_server.testing.errors import AcpClientError
 from acp_server.testing.kit.launchers import WAIT_S, opened_server
 from acp_server.testing.kit.turn_results import LoadedSession, TurnResult, Update
@@ -87,6 +87,7 @@ class AgentRun:
     ) -> None:
         try:
             self.stop()
+            self._raise_problems()
         except AcpClientError:
             # What the test says comes first; a server that it has upset is no news.
             if error is None:
@@ -189,6 +190,11 @@ class AgentRun:
         opened, self._opened, self._client = self._opened, None, None
         if opened is not None:
             opened.__exit__(kind, error, traceback)
+
+    def _raise_problems(self) -> None:
+        queue = self._answers.get("session/request_permission")
+        if isinstance(queue, PermissionQueue) and queue.problems:
+            raise AcpClientError("\n".join(queue.problems))
 
     def _start(self) -> None:
         opened = opened_server(

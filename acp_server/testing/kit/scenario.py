@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from acp_server.testing.client.client_results import check_permission_kind
 from acp_server.testing.kit.json_places import JsonFault, line_of, read_with_places
 from acp_server.testing.kit.step_model import StepModel
 from acp_server.testing.kit.steps import Step, Stop
@@ -40,6 +41,11 @@ class PermissionAnswer(StepModel):
     kind: StrictStr | None = None
     option_id: StrictStr | None = None
     never: StrictBool = False
+
+    @field_validator("kind")
+    @classmethod
+    def _is_known(cls, kind: str | None) -> str | None:
+        return None if kind is None else check_permission_kind(kind)
 
     @model_validator(mode="after")
     def _has_exactly_one(self) -> "PermissionAnswer":

@@ -1,10 +1,12 @@
 """The synchronous fixture `acp`."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
-from acp_server.testing.errors import AcpError, FrameViolationError
+from acp_server import PermissionDenied, Turn
+from acp_server.testing.errors import AcpClientError, AcpError, FrameViolationError
 from acp_server.testing.kit.fixture import AcpFixture
 from tests.acp_server.helpers import echo
 
@@ -82,3 +84,22 @@ def test_the_failure_of_the_test_itself_comes_first(acp: AcpFixture) -> None:
 
     with pytest.raises(ZeroDivisionError):
         fail()
+
+
+def test_an_unknown_permission_kind_is_refused(acp: AcpFixture) -> None:
+    with pytest.raises(ValueError, match="no permission kind 'alow_once'; there are allow_once"):
+        acp(echo, permissions=["reject_once", "alow_once"])
+
+
+def test_a_permission_kind_that_was_not_offered_fails_the_run(acp: AcpFixture) -> None:
+    async def ask(turn: Turn) -> None:
+        with contextlib.suppress(PermissionDenied):
+            async with turn.tool("write", ask=True):
+                pass
+
+    def play() -> None:
+        with acp(ask, permissions=["reject_always"]) as run:
+            run.prompt("go")
+
+    with pytest.raises(AcpClientError, match="permission 'reject_always' was not offered, only"):
+        play()
