@@ -132,6 +132,14 @@ def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Col
     return suite
 
 
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    """Refuse `--acp-accept` for a scenario that is not there."""
+    if config.getoption("acp_accept", None):
+        from acp_server.testing.kit.items import check_accepted  # noqa: PLC0415 - if used
+
+        check_accepted(config)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Ask about what differed, with `--acp-review`."""

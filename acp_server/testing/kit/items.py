@@ -33,6 +33,24 @@ DIFFERING = pytest.StashKey[list["Path"]]()
 """Scenarios that were not as expected, for `--acp-review`."""
 
 
+SCENARIOS = pytest.StashKey[set[str]]()
+"""Names of the scenarios that were met."""
+
+
+def check_accepted(config: pytest.Config) -> None:
+    """Check that the scenarios of `--acp-accept` were met.
+
+    Raises:
+        pytest.UsageError: One was not.
+    """
+    known = config.stash.get(SCENARIOS, set())
+    for name in config.getoption("acp_accept", None) or ():
+        if name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            message = f"--acp-accept: no scenario is called {name!r}; there are: {there}"
+            raise pytest.UsageError(message)
+
+
 class ScenarioFailed(Exception):  # noqa: N818 - reported as it is, without a traceback
     """A scenario is not as it should be; the message is the whole report."""
 
@@ -43,10 +61,14 @@ class ScenarioSuite(pytest.Directory):
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the guards and the scenarios."""
         accepted = self.config.getoption("acp_accept", None)
+        names = self.config.stash.setdefault(SCENARIOS, set())
         if not any(self.config.getoption(f"acp_{name}", None) for name in _WRITING):
             yield SuiteGuards.from_parent(self, name=GUARDS)
         for path in sorted(self.path.iterdir()):
-            if (path / SCENARIO_FILE).is_file() and (not accepted or path.name in accepted):
+            if not (path / SCENARIO_FILE).is_file():
+                continue
+            names.add(path.name)
+            if not accepted or path.name in accepted:
                 yield ScenarioFolder.from_parent(self, path=path)
 
 

@@ -182,6 +182,13 @@ def test_the_fixture_and_scenarios_work_under_xdist_beside_another_plugin(projec
     assert "8 passed" in done.stdout
 
 
+def test_a_scenario_to_accept_that_is_not_there_is_refused(project: Path) -> None:
+    run(project, "--acp-update", "scenarios")
+    done = run(project, "scenarios", "--acp-accept=greeting", "--acp-accept=greting")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--acp-accept: no scenario is called 'greting'; there are: greeting" in done.stderr
+
+
 BROKEN = """
 import pytest
 
