@@ -8,6 +8,7 @@ given.
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,9 +85,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         "acp_scenarios",
-        "names of the directories whose subdirectories are scenarios",
+        "names of the directories whose subdirectories are scenarios, whatever they hold; else "
+        'those called "scenarios" where a scenario.json has the member "kit": "acp"',
         type="args",
-        default=["scenarios"],
+        default=[],
     )
 
 
@@ -121,15 +123,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a directory of scenarios as such."""
-    if path.name not in parent.config.getini("acp_scenarios"):
+    """Collect a directory of scenarios as such, if it says that they are ours."""
+    named = path.name in parent.config.getini("acp_scenarios")
+    if not named and path.name != "scenarios":
         return None
-    if not any(path.glob("*/scenario.json")):
+    if not any(named or _is_ours(script) for script in path.glob("*/scenario.json")):
         return None
     from acp_server.testing.kit.items import ScenarioSuite  # noqa: PLC0415 - only with scenarios
 
     suite: pytest.Collector = ScenarioSuite.from_parent(parent, path=path)
     return suite
+
+
+def _is_ours(script: Path) -> bool:
+    # By its text: one with a syntax error is to be an error, and not passed over.
+    try:
+        return re.search(r'"kit"\s*:\s*"acp"', script.read_text("utf-8")) is not None
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:

@@ -66,6 +66,7 @@ class Scenario(BaseModel):
     """What stands in `scenario.json`.
 
     Attributes:
+        kit: Tells pytest that the directories here are scenarios of this kit; see `acp_scenarios`.
         about: One sentence: what the scenario pins.
         agent: `script` plays the model file beside it; `FILE.py:NAME` is an agent of the
             directory; anything else is what `--agent` takes.
@@ -91,6 +92,7 @@ class Scenario(BaseModel):
         frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=False
     )
 
+    kit: Literal["acp"] = "acp"
     about: StrictStr
     agent: StrictStr = "script"
     steps: tuple[Step, ...]

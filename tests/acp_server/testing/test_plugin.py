@@ -17,6 +17,7 @@ from acp_server.agents.script_file import read_script
 ROOT = Path(__file__).parents[3]
 
 SCENARIO = {
+    "kit": "acp",
     "about": "The agent greets.",
     "agent": "agent.py:greeter",
     "steps": [
@@ -189,6 +190,25 @@ def test_a_scenario_to_accept_that_is_not_there_is_refused(project: Path) -> Non
     assert "--acp-accept: no scenario is called 'greting'; there are: greeting" in done.stderr
 
 
+def test_scenarios_of_another_kit_are_left_to_it(project: Path) -> None:
+    folder = project / "scenarios" / "greeting"
+    (folder / "scenario.json").write_text('{"kit": "theirs", "steps": "acp"}', "utf-8")
+    (folder / "test_theirs.py").write_text("def test_theirs():\n    pass\n", "utf-8")
+    done = run(project, "scenarios/greeting/test_theirs.py", "test_greeter.py")
+    assert "4 passed" in done.stdout, done.stdout
+    (project / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\nacp_scenarios = ["scenarios"]\n', "utf-8"
+    )
+    done = run(project, "scenarios")
+    assert "scenario.json:1: kit: Input should be 'acp'" in done.stdout
+
+
+def test_a_scenario_with_a_syntax_error_is_still_ours(project: Path) -> None:
+    bad = '{"kit": "acp",\n"about" "x"}'
+    (project / "scenarios" / "greeting" / "scenario.json").write_text(bad, "utf-8")
+    assert "scenario.json:2: " in run(project, "scenarios").stdout
+
+
 BROKEN = """
 import pytest
 
@@ -239,7 +259,7 @@ def test_the_traceback_of_an_agent_is_shown_with_the_failed_scenario(project: Pa
 
 
 def test_a_bad_scenario_is_an_error_with_its_line(project: Path) -> None:
-    bad = '{"about": "x",\n"agent": "demo",\n"steps": [{"op": "initialise"}]}'
+    bad = '{"kit": "acp", "about": "x",\n"agent": "demo",\n"steps": [{"op": "initialise"}]}'
     (project / "scenarios" / "greeting" / "scenario.json").write_text(bad, "utf-8")
     done = run(project, "scenarios")
     assert done.returncode == pytest.ExitCode.INTERRUPTED
