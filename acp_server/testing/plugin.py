@@ -151,6 +151,17 @@ def pytest_collection_modifyitems(config: pytest.Config) -> None:
         check_accepted(config)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many scenarios differ, and what to run."""
+    failed = terminalreporter.stats.get("failed", ())
+    if any(report.user_properties for report in failed):
+        from acp_server.testing.kit.items import closing_line  # noqa: PLC0415 - if used
+
+        line = closing_line(failed)
+        if line is not None:
+            terminalreporter.write_line(line)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Ask about what differed, with `--acp-review`."""

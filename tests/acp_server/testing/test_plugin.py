@@ -135,6 +135,13 @@ def test_a_scenario_is_written_run_changed_reviewed_and_accepted(project: Path) 
         'has `params.update.content.text` "Bye Ada" where "Hello Ada" is expected' in changed.stdout
     )
     assert "to accept: pytest scenarios --acp-accept=greeting" in changed.stdout
+    # Once, although four variants differ.
+    assert changed.stdout.count('content.text: "Hello Ada" -> "Bye Ada"') == 1
+    assert "greeting: differs as jsonl-subprocess does" in changed.stdout
+    assert (
+        "1 scenario differs: greeting; to decide on each: pytest scenarios --acp-review; "
+        "to accept all: pytest scenarios --acp-update\n"
+    ) in changed.stdout
     assert expected_files(project) == [
         "frames.expected.jsonl",
         "frames.expected.jsonl.new",
@@ -173,6 +180,7 @@ def test_nothing_is_written_in_ci(project: Path) -> None:
     failed = run(project, "scenarios", environment=in_ci)
     assert failed.returncode == 1
     assert "CI is set, so nothing was written" in failed.stdout
+    assert "1 scenario differs: greeting\n" in failed.stdout
     assert expected_files(project) == ["frames.expected.jsonl", "session.expected.jsonl"]
 
 
@@ -181,6 +189,10 @@ def test_the_fixture_and_scenarios_work_under_xdist_beside_another_plugin(projec
     done = run(project, "-n", "2", "--snapshot-update")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "8 passed" in done.stdout
+    (project / "scenarios" / "greeting" / "agent.py").write_text(
+        AGENT.replace("Hello", "Bye"), "utf-8"
+    )
+    assert "1 scenario differs: greeting; " in run(project, "-n", "2", "scenarios").stdout
 
 
 def test_a_scenario_to_accept_that_is_not_there_is_refused(project: Path) -> None:
