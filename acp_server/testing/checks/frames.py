@@ -153,7 +153,7 @@ class FrameChecker:
             self._check_shape("client params", method, params)
         if "id" in frame:
             key = _key(frame["id"])
-            # A second request under an open id may be refused as such; both are owed an answer.
+            # A second request under an open id may be refused as such; both get a response.
             self._client_requests.setdefault(key, []).append((method, params))
             self._rules.client_request(key, method, params)
 

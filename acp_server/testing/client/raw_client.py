@@ -96,7 +96,7 @@ class RawClient:
             # Nothing of the block goes into the task group, which would wrap it in a group.
             await self._stack.__aexit__(None, None, None)
         if error is None:
-            # An agent that ended badly owes answers; that it ended so is what matters then.
+            # An agent that ended badly has open requests; how it ended is what matters then.
             self.checker.finish(complete=fault is None and not self._ended_by_test)
             self.checker.raise_violations()
             if fault is not None:

@@ -245,7 +245,7 @@ class Notify(StepModel):
 
 
 class SendLine(StepModel):
-    """Send a line as it is, and wait for an answer if one is owed."""
+    """Send a line as it is, and wait for as many responses as `answers` says."""
 
     op: Literal["sendLine"]
     line: StrictStr
