@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 
 from acp_server import agent
-from acp_server.testing.server import running_server
+from acp_server.testing import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

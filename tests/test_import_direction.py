@@ -15,6 +15,17 @@ import pytest
 ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("session_core", "persistence", "acp_server")
 ANYTHING: Final = frozenset({"*"})
+# What the test kit may know of the server that it starts and of the logs that it reads.
+SERVER: Final = frozenset(
+    {
+        "session_core",
+        "persistence",
+        "acp_server.agents",
+        "acp_server.app",
+        "acp_server.transport",
+        "acp_server.rpc",
+    }
+)
 
 # room -> rooms of ours that it may import besides itself. The longest matching row is a module's
 # room, so `persistence.jsonl` is closed to those that may import `persistence`.
@@ -53,7 +64,40 @@ ROOMS: Final[Mapping[str, frozenset[str]]] = {
     ),
     "acp_server.app": ANYTHING,
     "acp_server.cli": ANYTHING,
-    "acp_server.testing": ANYTHING,
+    # The test kit: four packages, `kit` and `conformance` side by side on the other two, and what
+    # is started by its path.
+    "acp_server.testing": frozenset(
+        # The public names, loaded when they are asked for.
+        {"acp_server.testing.checks", "acp_server.testing.client", "acp_server.testing.errors"}
+    ),
+    "acp_server.testing.errors": frozenset(),
+    "acp_server.testing.checks": frozenset({"acp_server.testing.errors", "acp_server.wire"}),
+    "acp_server.testing.client": frozenset(
+        {"acp_server.testing.checks", "acp_server.testing.errors", *SERVER}
+    ),
+    "acp_server.testing.kit": frozenset(
+        {
+            "acp_server.testing.checks",
+            "acp_server.testing.client",
+            "acp_server.testing.errors",
+            *SERVER,
+        }
+    ),
+    "acp_server.testing.conformance": frozenset(
+        {"acp_server.testing.checks", "acp_server.testing.client", "acp_server.testing.errors"}
+    ),
+    "acp_server.testing.plugin": frozenset(
+        {"acp_server.testing.kit", "acp_server.testing.conformance"}
+    ),
+    "acp_server.testing.replay": frozenset(
+        {
+            "acp_server.testing.checks",
+            "acp_server.testing.errors",
+            "acp_server.testing.kit",
+            *SERVER,
+        }
+    ),
+    "acp_server.testing.serve": frozenset({"acp_server.testing.client", *SERVER}),
     "tests": ANYTHING,
 }
 
@@ -241,6 +285,16 @@ def planted_tree(root: Path, files: Mapping[str, str]) -> Path:
             "acp_server/agents/a.py",
             "import typing\nif typing.TYPE_CHECKING:\n    import acp_server.wire",
             "acp_server.agents must not import acp_server.wire",
+        ),
+        (
+            "acp_server/testing/checks/a.py",
+            "from acp_server.testing.client import AcpClient",
+            "acp_server.testing.checks must not import acp_server.testing.client",
+        ),
+        (
+            "acp_server/testing/conformance/a.py",
+            "import acp_server.testing.kit.run",
+            "acp_server.testing.conformance must not import acp_server.testing.kit.run",
         ),
         ("acp_server/cli/a.py", "import tests.x", "acp_server.cli must not import tests.x"),
         ("acp_server/novel.py", "import session_core", "acp_server.novel has no row in ROOMS"),

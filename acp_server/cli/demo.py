@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acp_server.cli.screen import Screen
-from acp_server.testing.client import AcpClient
-from acp_server.testing.errors import AcpClientError
-from acp_server.testing.frames import FrameChecker
+from acp_server.testing import AcpClient, AcpClientError, FrameChecker
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -1,8 +1,18 @@
-"""Tools to test agents with: a client, a frame checker, a transcript fold, repeatable sources.
+"""Tools to test agents with, public for authors of agents.
 
-Public for authors of agents. Names are loaded when they are asked for: the pytest plugin lives in
-this package, and a project that does not use it must not pay for it. The official SDK is imported
-only when a `FrameChecker` with `sdk=True` judges its first frame.
+Four packages, each with its own front door, each importing only those before it:
+
+- `checks`: rules that frames must keep, and the transcript that they show;
+- `client`: a client over a subprocess or in memory, with repeatable clock and ids;
+- `kit`: scenario directories as tests, and the fixture `acp`;
+- `conformance`: cases that any ACP agent can be held to; beside the kit, not above it.
+
+`errors` is common to all. What is started by its path stands at the top: the pytest plugin
+(`plugin`) and the commands `python -m acp_server.testing.serve` and `….replay`.
+
+The names here are loaded when they are asked for: the pytest plugin lives in this package, and a
+project that does not use it must not pay for it. The official SDK is imported only when a
+`FrameChecker` with `sdk=True` judges its first frame.
 """
 
 from importlib import import_module
@@ -10,15 +20,33 @@ from importlib import import_module
 # Not from `typing`: under `python -m` that would be looked for in the working directory first.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from acp_server.testing.checks import (
+        Card,
+        FrameChecker,
+        Message,
+        Plan,
+        Title,
+        Transcript,
+        TranscriptFold,
+        fold_transcript,
+    )
     from acp_server.testing.client import (
         FILE_CAPABILITIES,
         AcpClient,
+        Answer,
+        CountedIds,
+        CountingIds,
+        DiskFiles,
+        PendingRequest,
+        PermissionQueue,
         PromptHandle,
         PromptResult,
+        RawClient,
+        RecordedFrame,
         SessionUpdate,
+        SteppingClock,
     )
-    from acp_server.testing.client_answers import Answer, DiskFiles, PermissionQueue
-    from acp_server.testing.connection import PendingRequest, RecordedFrame
+    from acp_server.testing.client.server import running_server
     from acp_server.testing.errors import (
         AcpClientError,
         AcpError,
@@ -28,49 +56,46 @@ if TYPE_CHECKING:
         FrameViolation,
         FrameViolationError,
     )
-    from acp_server.testing.frames import FrameChecker
-    from acp_server.testing.raw_client import RawClient
-    from acp_server.testing.sources import CountingIds, SteppingClock
-    from acp_server.testing.transcript import (
-        Card,
-        Message,
-        Plan,
-        Title,
-        Transcript,
-        TranscriptFold,
-        fold_transcript,
-    )
 
-_HOMES = {
-    "FILE_CAPABILITIES": "acp_server.testing.client",
-    "AcpClient": "acp_server.testing.client",
-    "PromptHandle": "acp_server.testing.client",
-    "PromptResult": "acp_server.testing.client",
-    "SessionUpdate": "acp_server.testing.client",
-    "Answer": "acp_server.testing.client_answers",
-    "DiskFiles": "acp_server.testing.client_answers",
-    "PermissionQueue": "acp_server.testing.client_answers",
-    "PendingRequest": "acp_server.testing.connection",
-    "RecordedFrame": "acp_server.testing.connection",
-    "AcpClientError": "acp_server.testing.errors",
-    "AcpError": "acp_server.testing.errors",
-    "AcpTimeoutError": "acp_server.testing.errors",
-    "AgentExitError": "acp_server.testing.errors",
-    "AgentGoneError": "acp_server.testing.errors",
-    "FrameViolation": "acp_server.testing.errors",
-    "FrameViolationError": "acp_server.testing.errors",
-    "FrameChecker": "acp_server.testing.frames",
-    "RawClient": "acp_server.testing.raw_client",
-    "CountingIds": "acp_server.testing.sources",
-    "SteppingClock": "acp_server.testing.sources",
-    "Card": "acp_server.testing.transcript",
-    "Message": "acp_server.testing.transcript",
-    "Plan": "acp_server.testing.transcript",
-    "Title": "acp_server.testing.transcript",
-    "Transcript": "acp_server.testing.transcript",
-    "TranscriptFold": "acp_server.testing.transcript",
-    "fold_transcript": "acp_server.testing.transcript",
+_PACKAGES = {
+    "checks": (
+        "Card",
+        "FrameChecker",
+        "Message",
+        "Plan",
+        "Title",
+        "Transcript",
+        "TranscriptFold",
+        "fold_transcript",
+    ),
+    "client": (
+        "FILE_CAPABILITIES",
+        "AcpClient",
+        "Answer",
+        "CountedIds",
+        "CountingIds",
+        "DiskFiles",
+        "PendingRequest",
+        "PermissionQueue",
+        "PromptHandle",
+        "PromptResult",
+        "RawClient",
+        "RecordedFrame",
+        "SessionUpdate",
+        "SteppingClock",
+    ),
+    "client.server": ("running_server",),
+    "errors": (
+        "AcpClientError",
+        "AcpError",
+        "AcpTimeoutError",
+        "AgentExitError",
+        "AgentGoneError",
+        "FrameViolation",
+        "FrameViolationError",
+    ),
 }
+_HOMES = {name: f"{__name__}.{package}" for package, names in _PACKAGES.items() for name in names}
 
 __all__ = [
     # driving an agent
@@ -97,7 +122,9 @@ __all__ = [
     "Card",
     "Plan",
     "Title",
-    # repeatable runs
+    # repeatable runs of our server
+    "running_server",
+    "CountedIds",
     "CountingIds",
     "SteppingClock",
     # errors

@@ -8,6 +8,7 @@ given.
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from acp_server.testing.kit.fixture import AcpTalks
+    from acp_server.testing.kit.fixture import AcpFixture
 
 _UPDATE_MODES = ("new", "changed", "all")
 _PATHS = "acp_update_paths"
@@ -84,9 +85,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addini(
         "acp_scenarios",
-        "names of the directories whose subdirectories are scenarios",
+        "names of the directories whose subdirectories are scenarios, whatever they hold; else "
+        'those called "scenarios" where a scenario.json has the member "kit": "acp"',
         type="args",
-        default=["scenarios"],
+        default=[],
     )
 
 
@@ -121,15 +123,43 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a directory of scenarios as such."""
-    if path.name not in parent.config.getini("acp_scenarios"):
+    """Collect a directory of scenarios as such, if it says that they are ours."""
+    named = path.name in parent.config.getini("acp_scenarios")
+    if not named and path.name != "scenarios":
         return None
-    if not any(path.glob("*/scenario.json")):
+    if not any(named or _is_ours(script) for script in path.glob("*/scenario.json")):
         return None
     from acp_server.testing.kit.items import ScenarioSuite  # noqa: PLC0415 - only with scenarios
 
     suite: pytest.Collector = ScenarioSuite.from_parent(parent, path=path)
     return suite
+
+
+def _is_ours(script: Path) -> bool:
+    # By its text: one with a syntax error is to be an error, and not passed over.
+    try:
+        return re.search(r'"kit"\s*:\s*"acp"', script.read_text("utf-8")) is not None
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def pytest_collection_modifyitems(config: pytest.Config) -> None:
+    """Refuse `--acp-accept` for a scenario that is not there."""
+    if config.getoption("acp_accept", None):
+        from acp_server.testing.kit.items import check_accepted  # noqa: PLC0415 - if used
+
+        check_accepted(config)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many scenarios differ, and what to run."""
+    failed = terminalreporter.stats.get("failed", ())
+    if any(report.user_properties for report in failed):
+        from acp_server.testing.kit.items import closing_line  # noqa: PLC0415 - if used
+
+        line = closing_line(failed)
+        if line is not None:
+            terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(trylast=True)
@@ -142,12 +172,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture
-def acp(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AcpTalks]:
-    """Return a function that starts a server with an agent and returns a talk with it.
+def acp(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[AcpFixture]:
+    """Return a function that starts a server with an agent and returns a run with it.
 
-    `with acp("agent.py:name", permissions=["allow_once"]) as talk: turn = talk.prompt("…")`
+    `with acp("agent.py:name", permissions=["allow_once"]) as run: turn = run.prompt("…")`
     """
-    from acp_server.testing.kit.fixture import AcpTalks  # noqa: PLC0415 - only who asks for it
+    from acp_server.testing.kit.fixture import AcpFixture  # noqa: PLC0415 - only who asks for it
 
-    with AcpTalks(tmp_path, request.path.parent) as talks:
-        yield talks
+    with AcpFixture(tmp_path, request.path.parent) as runs:
+        yield runs

@@ -21,11 +21,11 @@ import orjson
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
+from acp_server.testing.checks import Card, Message, Plan, Transcript, fold_transcript
 from acp_server.testing.errors import AcpClientError
-from acp_server.testing.kit.hosts import opened_server
+from acp_server.testing.kit.launchers import opened_server
 from acp_server.testing.kit.scenario import ScenarioFault
-from acp_server.testing.kit.stage import Stage
-from acp_server.testing.transcript import Card, Message, Plan, Transcript, fold_transcript
+from acp_server.testing.kit.workspace import Workspace
 
 Line: TypeAlias = tuple[str, Any]
 """One thing that was shown: its sort and what it says."""
@@ -35,7 +35,7 @@ _BLOCKED = "\n\n[Prompt blocked: "
 
 
 def main() -> int:
-    """Replay and compare; return 0, 1 if the frames differ, 2 if the log cannot be loaded."""
+    """Replay and compare; return 0, 1 if the frames differ, 2 if a file cannot be read."""
     parser = argparse.ArgumentParser(prog="acp_server.testing.replay", description=_first_line())
     parser.add_argument("log", type=Path, metavar="LOG", help="a session log, JSON lines")
     parser.add_argument("--expect", type=Path, metavar="FRAMES", help="frames of a client")
@@ -51,7 +51,11 @@ def main() -> int:
         for line in lines:
             sys.stdout.write((json.dumps(line) if options.json else _readable(line)) + "\n")
         return 0
-    expected = list(shown_lines(fold_transcript(updates_of_frames(options.expect))))
+    try:
+        expected = list(shown_lines(fold_transcript(updates_of_frames(options.expect))))
+    except (ScenarioFault, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     faults = list(differing(expected, lines))
     for fault in faults:
         sys.stdout.write(f"{fault}\n")
@@ -75,7 +79,7 @@ def updates_of_frames(path: Path) -> list[Mapping[str, Any]]:
     """Return the updates of the session that a file of frames speaks of first.
 
     Raises:
-        ScenarioFault: A line is no JSON object.
+        ScenarioFault: A line is not a frame.
     """
     updates: list[tuple[str, Mapping[str, Any]]] = []
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
@@ -84,8 +88,9 @@ def updates_of_frames(path: Path) -> list[Mapping[str, Any]]:
             if frame.get("method") == "session/update":
                 params = frame["params"]
                 updates.append((params["sessionId"], params["update"]))
-        except (ValueError, AttributeError, KeyError) as error:
-            raise ScenarioFault(path, number, f"is no frame: {error}") from error
+                fold_transcript([params["update"]])  # fails here, where its line is known
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
+            raise ScenarioFault(path, number, f"is not a frame: {error}") from error
     return [update for session_id, update in updates if session_id == updates[0][0]]
 
 
@@ -110,12 +115,12 @@ def differing(expected: Iterable[Line], found: Iterable[Line]) -> Iterator[str]:
 
 
 async def _load(log: Path, root: Path) -> Transcript:
-    stage = Stage(log.parent, root, "jsonl")
-    session_id = await stage.put(log.name)
+    workspace = Workspace(log.parent, root, "jsonl")
+    session_id = await workspace.put(log.name)
     header = orjson.loads((await anyio.Path(log).read_bytes()).partition(b"\n")[0])
-    cwd = str(header.get("cwd", "")).replace("{{cwd}}", str(stage.cwd))
+    cwd = str(header.get("cwd", "")).replace("{{cwd}}", str(workspace.cwd))
     agent = Agent(name="nobody", drive=_no_turn)
-    async with opened_server("memory", stage, agent, 0, {}) as client:
+    async with opened_server("memory", workspace, agent, 0, {}) as client:
         await client.initialize({})
         await client.load_session(session_id, cwd)
         return client.transcript_of(session_id)

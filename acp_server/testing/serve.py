@@ -19,7 +19,7 @@ import anyio
 
 from acp_server.agents.loading import load_agent
 from acp_server.app import ServerConfig, serve_stdio
-from acp_server.testing.server import CountedIds, clock_of_series
+from acp_server.testing.client import CountedIds, clock_of_series
 from acp_server.transport.stdio import StdioTransport
 
 

@@ -1,4 +1,4 @@
-"""The harness of this backend for `persistence.testing`: here, because it speaks SQL."""
+"""The harness of the SQLite backend for `persistence.testing`; here, because it runs SQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ _INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqliteHarness:
-    """A database file and what is done to its rows."""
+    """A database file and ways to change its rows, see `BackendHarness`.
+
+    Args:
+        path: The database file, which need not exist.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,7 +70,7 @@ class SqliteHarness:
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
-        """Open the database as a foreign program would."""
+        """Open the database as another program would; each statement is a transaction."""
         connection = sqlite3.connect(str(self.path), isolation_level=None)
         connection.text_factory = lambda text: text.decode(errors="surrogateescape")
         try:

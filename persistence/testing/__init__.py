@@ -1,12 +1,19 @@
-"""The contract that every backend keeps, as checks its author can run.
+"""The contract of a storage backend, as checks that its author runs.
 
-A test module gives each check a fresh harness:
+Write a harness: a class with the methods of `BackendHarness`, which opens the storage and damages
+it behind the backend's back (`harnesses.JsonlHarness` is an example). Then run each check of
+`CONTRACT` on a harness of its own:
 
     @pytest.mark.parametrize("check", CONTRACT, ids=check_name)
     async def test_contract(check, tmp_path):
         await check(MyHarness(tmp_path))
 
-The checks need no test framework: they raise `AssertionError`.
+The checks need no test framework: they raise `AssertionError`. They are grouped by what they are
+about: `stored_checks` (what is stored is read back, torn or damaged logs), `live_checks` (sessions
+that are being written), `ownership_checks` (who may write), `listing_checks` (finding sessions).
+
+`power_cuts`, `simulated_disk`, `disk_states` and `faulty_files` simulate disks that lose power or
+fail, for backends that write files; they are not part of the contract.
 """
 
 from persistence.testing.harness import BackendHarness, Check, check_name

@@ -1,4 +1,4 @@
-"""What the checks need from a backend, and the small tools they are written with."""
+"""What a backend's author provides for the checks, and the helpers that they are written with."""
 
 from __future__ import annotations
 
@@ -32,10 +32,14 @@ ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 
 class BackendHarness(Protocol):
-    """One place of storage, and hands that can reach into it behind the backend's back."""
+    """One place of storage, and ways to change it behind the backend's back.
+
+    A harness starts empty. Its methods are called between the backend's calls, never during one;
+    `tear`, `damage` and `grow` only for sessions that are stored.
+    """
 
     def open(self) -> SessionBackend:
-        """Open the place as a process of its own would; short lock waits are welcome."""
+        """Open the storage anew, as another process would; waits for locks are short."""
         ...
 
     def tear(self, session_id: str) -> None:
@@ -57,11 +61,11 @@ class BackendHarness(Protocol):
         ...
 
     def grow(self, session_id: str) -> None:
-        """Append something to a log as a writer would that respects no lock."""
+        """Append to a log as a writer that ignores the lock would."""
         ...
 
     def contents(self, session_id: str) -> object:
-        """Return all that is stored of a log, to be compared."""
+        """Return all that is stored of a log, for comparison with `==`; None if nothing is."""
         ...
 
 

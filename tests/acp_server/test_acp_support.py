@@ -10,15 +10,14 @@ from typing import Any, Final
 from acp_server.agents.agent import Agent
 from acp_server.agents.sign_in import AuthMethod, SignIn
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpError
-from acp_server.testing.sdk_oracle import (
+from acp_server.testing import AcpError, running_server
+from acp_server.testing.checks.sdk_oracle import (
     _AGENT_NOTIFICATIONS,
     _AGENT_REQUESTS,
     _CLIENT_NOTIFICATIONS,
     _CLIENT_REQUESTS,
     UPDATE_VARIANTS,
 )
-from acp_server.testing.server import running_server
 from acp_server.wire import updates
 from acp_server.wire.handshake import ClientCapabilities
 

@@ -10,8 +10,8 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.options import Choice, SelectOption
 from acp_server.agents.sign_in import AuthMethod, SignIn
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, running_server
+from tests.acp_server.helpers import refused_code
 
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
@@ -107,12 +107,6 @@ async def params_of(client: AcpClient, method: str, cwd: Path) -> Params:
     return members
 
 
-async def refusal(client: AcpClient, method: str, params: Params) -> int:
-    with pytest.raises(AcpError) as caught:
-        await client.request(method, params)
-    return caught.value.code
-
-
 @pytest.mark.case("W12")
 @pytest.mark.parametrize("agent", AGENTS, ids=named)
 async def test_a_method_is_served_just_if_it_is_advertised(agent: Agent, tmp_path: Path) -> None:
@@ -123,8 +117,8 @@ async def test_a_method_is_served_just_if_it_is_advertised(agent: Agent, tmp_pat
             if is_advertised(capabilities):
                 assert isinstance(await client.request(method, params), dict), method
             else:
-                assert await refusal(client, method, params) == METHOD_NOT_FOUND, method
-                assert await refusal(client, method, {}) == METHOD_NOT_FOUND, method
+                assert await refused_code(client, method, params) == METHOD_NOT_FOUND, method
+                assert await refused_code(client, method, {}) == METHOD_NOT_FOUND, method
 
 
 @pytest.mark.case("W12")
@@ -136,12 +130,12 @@ async def test_nothing_but_the_sign_in_is_served_before_it_where_one_is_declared
         opened = await client.initialize({})
         assert opened["authMethods"] == [{"id": "key", "name": "A key"}]
         opening = {"cwd": str(tmp_path), "mcpServers": []}
-        assert await refusal(client, "session/new", opening) == -32000
-        assert await refusal(client, "authenticate", {"methodId": "other"}) == INVALID_PARAMS
+        assert await refused_code(client, "session/new", opening) == -32000
+        assert await refused_code(client, "authenticate", {"methodId": "other"}) == INVALID_PARAMS
         await client.authenticate("key")
         assert await client.new_session(tmp_path)
         assert await client.request("logout", {}) == {}
-        assert await refusal(client, "session/new", opening) == -32000
+        assert await refused_code(client, "session/new", opening) == -32000
         await client.authenticate("key")
         assert await client.new_session(tmp_path)
 
@@ -150,7 +144,7 @@ async def test_nothing_but_the_sign_in_is_served_before_it_where_one_is_declared
 async def test_what_no_stable_version_has_is_not_found() -> None:
     async with running_server(AGENTS[0]) as client:
         for method in UNSTABLE:
-            assert await refusal(client, method, {"sessionId": "s"}) == METHOD_NOT_FOUND
+            assert await refused_code(client, method, {"sessionId": "s"}) == METHOD_NOT_FOUND
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=named)
@@ -169,7 +163,7 @@ async def test_modes_and_options_can_be_set_just_if_a_session_reports_them(
                 assert await client.set_mode(session_id, mode["id"]) == {}
         else:
             members = {"sessionId": session_id, "modeId": "ask"}
-            assert await refusal(client, "session/set_mode", members) in refused
+            assert await refused_code(client, "session/set_mode", members) in refused
         for option in opened.get("configOptions", ()):
             value = option["currentValue"]
             answer = await client.set_config_option(session_id, option["id"], value)
@@ -177,7 +171,7 @@ async def test_modes_and_options_can_be_set_just_if_a_session_reports_them(
                 o["id"] for o in opened["configOptions"]
             ]
         members = {"sessionId": session_id, "configId": "none such", "value": "x"}
-        assert await refusal(client, "session/set_config_option", members) in refused
+        assert await refused_code(client, "session/set_config_option", members) in refused
 
 
 BLOCKS: Final[Mapping[str, Params]] = {
@@ -206,7 +200,7 @@ async def test_a_block_is_taken_just_if_it_is_advertised(agent: Agent, tmp_path:
             if taken[name]:
                 assert (await client.prompt(session_id, [block])).stop_reason == "end_turn"
             else:
-                assert await refusal(client, "session/prompt", members) == INVALID_PARAMS
+                assert await refused_code(client, "session/prompt", members) == INVALID_PARAMS
         for block in BASELINE:
             assert (await client.prompt(session_id, [block])).stop_reason == "end_turn"
 
@@ -217,7 +211,7 @@ async def test_additional_directories_are_taken_if_they_are_advertised(tmp_path:
         if if_marked("sessionCapabilities", "additionalDirectories")(capabilities):
             assert await client.new_session(tmp_path, additionalDirectories=[str(tmp_path)])
         relative = {"cwd": str(tmp_path), "mcpServers": [], "additionalDirectories": ["a"]}
-        assert await refusal(client, "session/new", relative) == INVALID_PARAMS
+        assert await refused_code(client, "session/new", relative) == INVALID_PARAMS
 
 
 async def test_every_key_that_is_there_means_support() -> None:

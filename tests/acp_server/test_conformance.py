@@ -9,8 +9,8 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import PermissionDenied, TurnClosedError
 from acp_server.agents.turn import Turn
-from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import FILE_CAPABILITIES, AcpError, running_server
+from tests.acp_server.helpers import refused_code
 
 LEGAL_STOP_REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}
 UNKNOWN = "00000000-dead-4bad-8bad-000000000000"
@@ -41,12 +41,6 @@ async def touch(turn: Turn, word: str, name: str) -> None:
 
 
 CLERK = Agent("clerk", clerk)
-
-
-async def code_of(client: AcpClient, method: str, params: dict[str, Any]) -> int:
-    with pytest.raises(AcpError) as caught:
-        await client.request(method, params)
-    return caught.value.code
 
 
 @pytest.mark.case("initialize.handshake")
@@ -138,7 +132,7 @@ async def test_a_prompt_without_content_is_refused_and_leaves_nothing(
     async with running_server(CLERK) as client:
         session_id = await client.new_session(tmp_path)
         members = {"sessionId": session_id, "prompt": blocks}
-        assert await code_of(client, "session/prompt", members) == -32602
+        assert await refused_code(client, "session/prompt", members) == -32602
         assert (await client.list_sessions())["sessions"] == []
 
 
@@ -215,14 +209,14 @@ async def test_missing_and_ill_typed_params_are_refused(
     method: str, params: dict[str, Any]
 ) -> None:
     async with running_server(CLERK) as client:
-        assert await code_of(client, method, params) == -32602
+        assert await refused_code(client, method, params) == -32602
 
 
 @pytest.mark.case("errors.invalid_params.cwd_null")
 async def test_a_null_cwd_is_refused() -> None:
     async with running_server(CLERK) as client:
         params: dict[str, Any] = {"cwd": None, "mcpServers": []}
-        assert await code_of(client, "session/new", params) == -32602
+        assert await refused_code(client, "session/new", params) == -32602
 
 
 @pytest.mark.case("errors.invalid_prompt_session_type")
@@ -230,7 +224,7 @@ async def test_a_null_cwd_is_refused() -> None:
 async def test_a_session_id_that_is_no_string_is_refused(session_id: object) -> None:
     async with running_server(CLERK) as client:
         params = {"sessionId": session_id, "prompt": [{"type": "text", "text": "hi"}]}
-        assert await code_of(client, "session/prompt", params) == -32602
+        assert await refused_code(client, "session/prompt", params) == -32602
 
 
 @pytest.mark.case("errors.unknown_session", "T5")

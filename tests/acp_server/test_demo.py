@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from acp_server.agents.demo import SCRATCH, demo
-from acp_server.testing.server import running_server
+from acp_server.testing import running_server
 
 
 async def test_the_demo_command_shows_the_whole_talk_and_its_frames() -> None:

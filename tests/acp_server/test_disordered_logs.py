@@ -14,8 +14,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.agents.turn_log import TurnLog
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 from persistence import PersistenceError, import_log, open_store, verify
 
 LAST = 2**53 - 1

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import PermissionDenied
 from acp_server.agents.turn import Turn
-from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError, running_server
 
 SOAK: Final = int(os.environ.get("ACP_SOAK", "0"))
 EDGE: Final = Path(__file__).parents[2] / "fixtures" / "agents" / "edge.py"

@@ -8,8 +8,7 @@ import orjson
 import pytest
 
 from acp_server.agents.loading import load_agent
-from acp_server.testing import AcpClient
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, running_server
 
 SPEC = f"{Path(__file__).parents[2] / 'fixtures' / 'agents' / 'edge.py'}:staged"
 STAGES = ["prompt", "text", "permission", "body", "result", "done"]

@@ -12,9 +12,9 @@ from anyio.lowlevel import checkpoint
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, running_server
 from persistence import open_store
+from tests.acp_server.helpers import ECHO, refused
 
 AGENTS = Path(__file__).parents[2] / "fixtures" / "agents" / "edge.py"
 UNKNOWN = "00000000-dead-4bad-8bad-000000000000"
@@ -32,13 +32,6 @@ def server(store: Path, agent: str) -> AcpClient:
     return AcpClient.spawn([*argv, "--store", f"jsonl:{store}"])
 
 
-async def echo(turn: Turn) -> None:
-    await turn.text(turn.prompt)
-
-
-ECHO = Agent("echo", echo)
-
-
 def parsed(client: AcpClient) -> list[dict[str, Any]]:
     """Return the agent's frames."""
     return [orjson.loads(frame.data) for frame in client.frames if frame.sender == "agent"]
@@ -48,12 +41,6 @@ def session_of(frame: Mapping[str, Any]) -> str | None:
     """Return the session that a frame of the agent names."""
     named: str | None = (frame.get("result") or frame.get("params") or {}).get("sessionId")
     return named
-
-
-async def error_of(client: AcpClient, method: str, params: dict[str, Any]) -> AcpError:
-    with pytest.raises(AcpError) as caught:
-        await client.request(method, params)
-    return caught.value
 
 
 # Sessions that are not there.
@@ -79,7 +66,7 @@ async def test_an_unknown_session_is_named_by_each_method_and_nothing_is_created
             },
         }
         for method, params in asked.items():
-            error = await error_of(client, method, params)
+            error = await refused(client, method, params)
             assert (error.code, error.data) == (-32002, {"sessionId": UNKNOWN}), method
         assert await client.close_session(UNKNOWN) == {}
         assert await client.delete_session(UNKNOWN) == {}
@@ -104,8 +91,8 @@ async def test_a_session_is_there_after_a_kill_once_it_has_had_a_turn(tmp_path: 
         rows = (await client.list_sessions())["sessions"]
         assert [row["sessionId"] for row in rows] == [used]
         opening = {"sessionId": empty, "cwd": str(tmp_path), "mcpServers": []}
-        assert (await error_of(client, "session/load", opening)).code == -32002
-        assert (await error_of(client, "session/resume", opening)).code == -32002
+        assert (await refused(client, "session/load", opening)).code == -32002
+        assert (await refused(client, "session/resume", opening)).code == -32002
         await client.load_session(used, tmp_path)
         assert client.transcript.text == "remember me"
 
@@ -239,7 +226,7 @@ async def test_a_session_that_waits_for_its_client_blocks_no_other(tmp_path: Pat
         waiting = await client.new_session(tmp_path)
         handle = await client.start_prompt(waiting, "ask")
         await client.wait_for_agent_request("session/request_permission")
-        assert (await error_of(client, "_test/ping", {})).code == -32601
+        assert (await refused(client, "_test/ping", {})).code == -32601
         other = await client.new_session(tmp_path)
         assert (await client.prompt(other, "here")).text == "here"
         await client.cancel(other)
@@ -320,7 +307,7 @@ async def test_a_cancel_sent_as_a_request_is_answered_and_nothing_hangs(tmp_path
         handle = await client.start_prompt(session_id, "x")
         assert await client.request("session/cancel", {"sessionId": session_id}) == {}
         assert (await handle.result()).stop_reason == "cancelled"
-        assert (await error_of(client, "session/cancel", {"sessionId": 7})).code == -32602
+        assert (await refused(client, "session/cancel", {"sessionId": 7})).code == -32602
         assert (await client.prompt(session_id, "next")).text == "fine"
 
 

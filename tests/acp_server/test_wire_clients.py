@@ -16,9 +16,14 @@ from anyio.lowlevel import checkpoint
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.app import Server, ServerConfig
-from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError
-from acp_server.testing.server import CountedIds, running_server
-from acp_server.testing.sources import SteppingClock
+from acp_server.testing import (
+    FILE_CAPABILITIES,
+    AcpClient,
+    AcpError,
+    CountedIds,
+    SteppingClock,
+    running_server,
+)
 from acp_server.transport.memory import MemoryTransport, memory_transport_pair
 
 AGENTS = Path(__file__).parents[2] / "fixtures" / "agents" / "edge.py"

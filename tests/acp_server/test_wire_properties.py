@@ -11,9 +11,9 @@ import pytest
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
-from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import FILE_CAPABILITIES, AcpClient, running_server
 from persistence import open_store
+from tests.acp_server.helpers import refused_code
 
 FREE_OF_NULL_RULE = ("rawInput", "rawOutput", "_meta", "oldText")
 FINAL = ("completed", "failed")
@@ -56,12 +56,6 @@ async def waits(turn: Turn) -> None:
 
 
 WAITS = Agent("waits", waits)
-
-
-async def refusal(client: AcpClient, method: str, params: dict[str, Any]) -> int:
-    with pytest.raises(AcpError) as caught:
-        await client.request(method, params)
-    return caught.value.code
 
 
 # Replay.
@@ -107,9 +101,9 @@ async def test_no_frame_holds_a_null_but_where_the_protocol_needs_it(tmp_path: P
         await client.prompt(session_id, "go")
         await client.load_session(session_id, tmp_path)
         await client.list_sessions()
-        assert await refusal(client, "session/nope", {}) == -32601
+        assert await refused_code(client, "session/nope", {}) == -32601
         await client.send_raw(b"garbage\n")
-        assert await refusal(client, "session/new", {"cwd": None}) == -32602
+        assert await refused_code(client, "session/new", {"cwd": None}) == -32602
         frames = [orjson.loads(f.data) for f in client.frames if f.sender == "agent"]
     assert sum(frame.get("id", 0) is None for frame in frames) == 1
     found = [place for frame in frames for place in nulls({**frame, "id": 0})]
@@ -267,7 +261,7 @@ async def test_pages_are_bounded_and_stable_while_sessions_come_and_change(tmp_p
         assert rest == made[69:0:-1]  # the touched one has moved to the front
         assert (await pages(client))[0][:2] == [made[0], new]
         for cursor in ("", "bad", "AAAA", first["nextCursor"] + "x", first["nextCursor"][:-1]):
-            assert await refusal(client, "session/list", {"cursor": cursor}) == -32602
+            assert await refused_code(client, "session/list", {"cursor": cursor}) == -32602
 
 
 # The same talk twice.
@@ -283,8 +277,8 @@ async def recorded_talk(store: Path, cwd: Path) -> list[bytes]:
         await client.prompt(session_id, "a.txt")
         await client.load_session(session_id, cwd)
         await client.list_sessions()
-        assert await refusal(client, "session/nope", {}) == -32601
-        assert await refusal(client, "session/prompt", {"sessionId": session_id}) == -32602
+        assert await refused_code(client, "session/nope", {}) == -32601
+        assert await refused_code(client, "session/prompt", {"sessionId": session_id}) == -32602
         await client.send_raw(b"garbage\n")
         await client.close_session(session_id)
         return [frame.data for frame in client.frames]

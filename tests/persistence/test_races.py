@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import anyio
@@ -17,6 +17,7 @@ import pytest
 from persistence import SessionLockedError, SessionPersistence, open_store
 from persistence.testing.harness import header, turn_events
 from session_core import SessionStore
+from tests.persistence.processes import read_line, started
 
 PROGRAM = Path(__file__).parent / "racer_program.py"
 
@@ -26,31 +27,15 @@ def spec(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.param).format(tmp_path)
 
 
-@contextmanager
-def racing(spec: str, name: str, rounds: int) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), spec, name, str(rounds)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def answer(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+def racing(spec: str, name: str, rounds: int) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(PROGRAM, spec, name, rounds)
 
 
 def ask(process: subprocess.Popen[str]) -> str:
     assert process.stdin is not None
     process.stdin.write("append\n")
     process.stdin.flush()
-    return answer(process)
+    return read_line(process)
 
 
 def opened(spec: str) -> SessionPersistence:
@@ -121,9 +106,9 @@ def python(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 async def test_a_second_process_does_not_write_over_the_first(spec: str) -> None:
     await stored(spec)
     with racing(spec, "a", 0) as one:
-        assert answer(one) == "ready"
+        assert read_line(one) == "ready"
         with racing(spec, "b", 0) as other:
-            assert answer(other) == "SessionLockedError"
+            assert read_line(other) == "SessionLockedError"
         assert ask(one) == "done"
         os.kill(one.pid, signal.SIGSTOP)
         async with opened(spec) as persistence:
@@ -142,7 +127,7 @@ async def test_a_killed_writer_keeps_nobody_out(spec: str) -> None:
     dice = random.Random(7)
     for life in range(8):
         with racing(spec, f"{life}", 1000) as writer:
-            acknowledged += [answer(writer) for _ in range(dice.randrange(1, 6))]
+            acknowledged += [read_line(writer) for _ in range(dice.randrange(1, 6))]
             writer.kill()
             assert writer.stdout is not None
             acknowledged += writer.stdout.read().split()
@@ -169,7 +154,7 @@ async def test_what_stands_in_a_lock_file_locks_nobody_out(spec: str, leftover: 
 async def test_a_delete_from_a_second_process_is_refused_or_complete(spec: str) -> None:
     await stored(spec)
     with racing(spec, "a", 0) as one:
-        assert answer(one) == "ready"
+        assert read_line(one) == "ready"
         async with opened(spec) as persistence:
             with pytest.raises(SessionLockedError):
                 await persistence.delete("s")
@@ -182,14 +167,14 @@ async def test_a_delete_from_a_second_process_is_refused_or_complete(spec: str) 
         grep = await anyio.run_process(["grep", "-ra", "xyzzy", folder], check=False)
         assert grep.stdout == b""
     with racing(spec, "a", 0) as one:
-        assert answer(one) == "SessionNotFoundError"
+        assert read_line(one) == "SessionNotFoundError"
 
 
 @pytest.mark.case("B61")
 async def test_a_file_removed_behind_a_writer_does_not_come_back(spec: str) -> None:
     await stored(spec)
     with racing(spec, "a", 0) as one:
-        assert answer(one) == "ready"
+        assert read_line(one) == "ready"
         remove_behind_its_back(spec)
         assert ask(one) in {"SessionChangedError", "SessionNotFoundError"}
     async with opened(spec) as persistence:
@@ -207,7 +192,7 @@ async def test_a_lock_held_by_another_process_is_waited_for(tmp_path: Path) -> N
     async with opened(spec) as persistence:
         await persistence.load("s")
         with python(code, f"{tmp_path}/store.db") as holder:
-            assert answer(holder) == "held"
+            assert read_line(holder) == "held"
             with anyio.fail_after(8):
                 await persistence.append("s", turn_events(2, 3, text="second"))
     assert await texts(spec) == ["xyzzy", "second"]

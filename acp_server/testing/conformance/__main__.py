@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_server.testing.conformance.bench import Bench
 from acp_server.testing.conformance.catalog import CASES
+from acp_server.testing.conformance.harness import AgentStartError, Harness
 from acp_server.testing.conformance.report import case_line, json_report, text_lines
 from acp_server.testing.conformance.running import run_case
-from acp_server.testing.errors import AcpClientError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Run the cases and return the exit code: 0 if none failed."""
+    """Run the cases; return 0 if none failed, 1 if one did, 2 if the agent cannot be started."""
     parser = argparse.ArgumentParser(
         prog="acp_server.testing.conformance",
         description="Hold an ACP agent to the protocol.",
@@ -33,8 +32,12 @@ def main() -> int:
     parser.add_argument("--authenticate", metavar="METHOD", help="auth method to sign in with")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds a turn may take")
     options = parser.parse_args()
-    bench = Bench(options.command, authenticate=options.authenticate, timeout_s=options.timeout)
-    about, results = anyio.run(_run, bench, options.case, options.json)
+    harness = Harness(options.command, authenticate=options.authenticate, timeout_s=options.timeout)
+    try:
+        about, results = anyio.run(_run, harness, options.case, options.json)
+    except AgentStartError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     write = sys.stdout.write
     if options.json:
         write(json.dumps(json_report(options.command, about, results), indent=2) + "\n")
@@ -44,18 +47,13 @@ def main() -> int:
 
 
 async def _run(
-    bench: Bench, ids: list[str] | None, quiet: bool
+    harness: Harness, ids: list[str] | None, quiet: bool
 ) -> tuple[Mapping[str, Any], list[CaseResult]]:
-    about: Mapping[str, Any] = {}
-    try:
-        async with bench.started() as probe:
-            about = probe.result
-    except (AcpClientError, OSError) as error:
-        sys.stderr.write(f"the agent cannot be started: {error}\n")
+    about = await harness.check_start()
     results: list[CaseResult] = []
     for case in CASES:
         if ids is None or case.id in ids:
-            results.append(await run_case(case, bench))
+            results.append(await run_case(case, harness))
             if not quiet:
                 sys.stdout.write(case_line(results[-1]) + "\n")
                 sys.stdout.flush()

@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from acp_server.testing.conformance.bench import Bench
+    from acp_server.testing.conformance.harness import Harness
 
 SPEC = "https://agentclientprotocol.com/protocol"
 """Where the pages of the specification stand that cases link to."""
 
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
-
-
-class CaseFailed(Exception):  # noqa: N818 - an outcome
-    """The agent does not do what the case asks for; the message says what it did."""
-
-
-class CaseSkipped(Exception):  # noqa: N818 - an outcome
-    """The case is not for this agent, or nothing could be told; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +30,7 @@ class Case:
     id: str
     title: str
     page: str
-    run: Callable[[Bench], Awaitable[None]]
+    run: Callable[[Harness], Awaitable[None]]
 
     @property
     def spec(self) -> str:
@@ -63,23 +55,3 @@ class CaseResult:
             "outcome": self.outcome,
         }
         return {**told, "reason": self.reason} if self.reason else told
-
-
-def require(holds: object, otherwise: str) -> None:
-    """Fail the case unless something holds.
-
-    Raises:
-        CaseFailed: It does not.
-    """
-    if not holds:
-        raise CaseFailed(otherwise)
-
-
-def skip_unless(holds: object, reason: str) -> None:
-    """Skip the case unless something holds.
-
-    Raises:
-        CaseSkipped: It does not.
-    """
-    if not holds:
-        raise CaseSkipped(reason)

@@ -1,14 +1,15 @@
 """Cases of the handshake, of errors and of the transport."""
 
-from acp_server.testing.conformance.bench import NO_SESSION, Bench
-from acp_server.testing.conformance.case import Case, require, skip_unless
+from acp_server.testing.conformance.case import Case
+from acp_server.testing.conformance.harness import NO_SESSION, Harness
+from acp_server.testing.conformance.outcome import require, skip_unless
 
 _INVALID_PARAMS = -32602
 _METHOD_NOT_FOUND = -32601
 
 
-async def _handshake(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _handshake(harness: Harness) -> None:
+    async with harness.started() as probe:
         version = probe.result.get("protocolVersion")
         require(
             isinstance(version, int) and not isinstance(version, bool),
@@ -18,8 +19,8 @@ async def _handshake(bench: Bench) -> None:
         require(isinstance(capabilities, dict), f"agentCapabilities is {capabilities!r}")
 
 
-async def _version_negotiation(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _version_negotiation(harness: Harness) -> None:
+    async with harness.started() as probe:
         params = {"protocolVersion": 65535, "clientCapabilities": {}}
         result = await probe.client.request("initialize", params)
         version = result.get("protocolVersion")
@@ -29,8 +30,8 @@ async def _version_negotiation(bench: Bench) -> None:
         )
 
 
-async def _unknown_members(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _unknown_members(harness: Harness) -> None:
+    async with harness.started() as probe:
         params = {
             "protocolVersion": 1,
             "clientCapabilities": {"_meta": {"x": 1}, "someday": {"y": True}},
@@ -40,14 +41,14 @@ async def _unknown_members(bench: Bench) -> None:
         require("protocolVersion" in result, f"the result is {result!r:.200}")
 
 
-async def _unknown_method(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _unknown_method(harness: Harness) -> None:
+    async with harness.started() as probe:
         error = await probe.refused("acp_conformance/no_such_method", {})
         require(error.code == _METHOD_NOT_FOUND, f"it is refused with {error.code}")
 
 
-async def _unknown_notification(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _unknown_notification(harness: Harness) -> None:
+    async with harness.started() as probe:
         before = len(probe.client.frames)
         await probe.client.notify("acp_conformance/no_such_notification", {})
         await probe.lives()
@@ -55,14 +56,14 @@ async def _unknown_notification(bench: Bench) -> None:
         require(len(answers) == 1, f"{len(answers)} frames came back, one of them was asked for")
 
 
-async def _garbage_line(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _garbage_line(harness: Harness) -> None:
+    async with harness.started() as probe:
         await probe.client.send_raw(b"{this is no json\n")
         await probe.lives()
 
 
-async def _split_write(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _split_write(harness: Harness) -> None:
+    async with harness.started() as probe:
         line = (
             b'{"jsonrpc":"2.0","id":"split","method":"initialize","params":{"protocolVersion":1}}'
         )
@@ -71,39 +72,39 @@ async def _split_write(bench: Bench) -> None:
         await probe.client.wait_for_frame(lambda frame: frame.get("id") == "split")
 
 
-async def _invalid_params(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _invalid_params(harness: Harness) -> None:
+    async with harness.started() as probe:
         error = await probe.refused("session/new", {"mcpServers": []})
         require(error.code == _INVALID_PARAMS, f"a missing cwd is refused with {error.code}")
 
 
-async def _cwd_null(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _cwd_null(harness: Harness) -> None:
+    async with harness.started() as probe:
         error = await probe.refused("session/new", {"cwd": None, "mcpServers": []})
         require(error.code == _INVALID_PARAMS, f"cwd null is refused with {error.code}")
 
 
-async def _cwd_relative(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _cwd_relative(harness: Harness) -> None:
+    async with harness.started() as probe:
         await probe.refused("session/new", {"cwd": "some/where", "mcpServers": []})
 
 
-async def _prompt_session_type(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _prompt_session_type(harness: Harness) -> None:
+    async with harness.started() as probe:
         prompt = [{"type": "text", "text": "hello"}]
         error = await probe.refused("session/prompt", {"sessionId": 7, "prompt": prompt})
         require(error.code == _INVALID_PARAMS, f"a sessionId 7 is refused with {error.code}")
 
 
-async def _unknown_session(bench: Bench) -> None:
-    async with bench.started() as probe:
+async def _unknown_session(harness: Harness) -> None:
+    async with harness.started() as probe:
         prompt = [{"type": "text", "text": "hello"}]
         await probe.refused("session/prompt", {"sessionId": NO_SESSION, "prompt": prompt})
         await probe.lives()
 
 
-async def _exit(bench: Bench) -> None:
-    tour = await bench.tour()
+async def _exit(harness: Harness) -> None:
+    tour = await harness.tour()
     skip_unless(tour.cut_short is None or tour.exit_fault, tour.cut_short or "")
     require(tour.exit_fault is None, f"behind the end of its input the agent {tour.exit_fault}")
 

@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from acp_server.testing.conformance.bench import Bench
-from acp_server.testing.conformance.case import Case, CaseFailed
 from acp_server.testing.conformance.catalog import CASES
+from acp_server.testing.conformance.harness import AgentStartError, Harness
+from acp_server.testing.conformance.outcome import CaseFailed
 from acp_server.testing.conformance.running import run_case
 
 if TYPE_CHECKING:
     from _pytest._code.code import TerminalRepr
 
+    from acp_server.testing.conformance.case import Case
+
 
 class ConformanceItem(pytest.Item):
     """One case."""
 
-    def __init__(self, *, case: Case, bench: Bench, **others: object) -> None:
+    def __init__(self, *, case: Case, harness: Harness, **others: object) -> None:
         super().__init__(**others)  # type: ignore[arg-type]  # pytest's own arguments, passed on
         self._case = case
-        self._bench = bench
+        self._harness = harness
         self.user_properties.append(("spec", case.spec))
 
     def runtest(self) -> None:
@@ -32,7 +34,7 @@ class ConformanceItem(pytest.Item):
         Raises:
             CaseFailed: The agent does not pass.
         """
-        result = anyio.run(run_case, self._case, self._bench)
+        result = anyio.run(run_case, self._case, self._harness)
         if result.outcome == "skipped":
             pytest.skip(result.reason)
         if result.outcome == "failed":
@@ -59,21 +61,29 @@ class ConformancePlugin:
     """
 
     def __init__(self, command: str) -> None:
-        self._bench = Bench(command)
+        self._harness = Harness(command)
 
     def pytest_report_header(self) -> str:
         """Name the agent."""
-        return f"acp agent: {self._bench.command}"
+        return f"acp agent: {self._harness.command}"
 
     def pytest_collection(self, session: pytest.Session) -> bool:
-        """Collect the cases."""
+        """Collect the cases.
+
+        Raises:
+            pytest.UsageError: The agent cannot be started.
+        """
+        try:
+            anyio.run(self._harness.check_start)
+        except AgentStartError as error:
+            raise pytest.UsageError(str(error)) from error
         session.items = [
             ConformanceItem.from_parent(
                 session,
                 name=case.id,
                 nodeid=f"acp-conformance::{case.id}",
                 case=case,
-                bench=self._bench,
+                harness=self._harness,
             )
             for case in CASES
         ]

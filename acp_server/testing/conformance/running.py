@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_server.testing.conformance.case import Case, CaseFailed, CaseResult, CaseSkipped
+from acp_server.testing.conformance.case import Case, CaseResult
+from acp_server.testing.conformance.outcome import CaseFailed, CaseSkipped
 from acp_server.testing.errors import AcpClientError
 
 if TYPE_CHECKING:
-    from acp_server.testing.conformance.bench import Bench
+    from acp_server.testing.conformance.harness import Harness
 
 CASE_LIMIT_S = 240.0
 """How long one case may take in all; each of its waits is bounded, too."""
 
 
-async def run_case(case: Case, bench: Bench) -> CaseResult:
+async def run_case(case: Case, harness: Harness) -> CaseResult:
     """Run one case."""
     try:
         with anyio.fail_after(CASE_LIMIT_S):
-            await case.run(bench)
+            await case.run(harness)
     except CaseSkipped as skipped:
         return CaseResult(case, "skipped", str(skipped))
     except CaseFailed as failed:

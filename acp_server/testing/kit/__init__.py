@@ -1,10 +1,18 @@
 """The snapshot kit: scenario directories, played against a real server and compared.
 
 A scenario says what a client does; what the server wrote and stored is compared with expected
-files beside it. Parts, in the order in which data passes them: `scenario` and `steps` (what is
-written), `stage` and `hosts` (where it plays), `driver` (the play), `recording`, `normalize`,
-`compare`, `checks` and `guards` (the judgement), `accepting` (the expected files). `items` shows
-all of it to pytest; `fixture` is the way without a directory.
+files beside it. The modules, in the order in which data passes them:
+
+- `scenario`, `steps`, `step_model`, `json_places`: the written form, read strictly;
+- `workspace`, `launchers`: the directory and the store of a run, and the server on them;
+- `driver`, `run` with `session_steps`, `prompt_steps`, `misc_steps`, `waits`,
+  `scripted_results`: the steps, carried out;
+- `recording`, `normalize`, `snapshot`: what came of it, without what changes from run to run;
+- `compare`, `labels`, `checks`, `guards`: the verdict; `runner` joins all of it;
+- `accepting`, `review`, `live`: writing the expected files and the model scripts.
+
+`items` shows scenarios to pytest. `fixture`, with `agent_run` and `turn_results`, is the fixture
+`acp`, the way without a directory.
 """
 
 from importlib import import_module

@@ -11,13 +11,13 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.errors import ScriptError
 from acp_server.agents.script_file import read_script
 from acp_server.agents.turn import Turn
+from acp_server.testing.checks import Message, Transcript, fold_transcript
 from acp_server.testing.errors import AcpClientError
 from acp_server.testing.kit import steps
-from acp_server.testing.kit.hosts import opened_server
+from acp_server.testing.kit.launchers import opened_server
 from acp_server.testing.kit.recording import Recording, Update
 from acp_server.testing.kit.scenario import ScenarioDirectory
-from acp_server.testing.kit.stage import Stage, StoredSession
-from acp_server.testing.transcript import Message, Transcript, fold_transcript
+from acp_server.testing.kit.workspace import StoredSession, Workspace
 from session_core import InvariantViolationError, is_turn_open, trace_of
 
 _LATE_SERIES = 90  # ids and times of the checking server: behind those of any restart
@@ -46,7 +46,7 @@ def log_faults(directory: ScenarioDirectory, recording: Recording) -> Iterator[s
 
 
 async def fold_faults(
-    directory: ScenarioDirectory, recording: Recording, stage: Stage
+    directory: ScenarioDirectory, recording: Recording, workspace: Workspace
 ) -> list[str]:
     """Load each session that was seen whole and compare what is replayed with what was seen.
 
@@ -63,7 +63,7 @@ async def fold_faults(
         return faults
     nobody = Agent(name="nobody", drive=_no_turn)
     try:
-        async with opened_server("memory", stage, nobody, _LATE_SERIES, {}) as client:
+        async with opened_server("memory", workspace, nobody, _LATE_SERIES, {}) as client:
             await client.initialize(recording.capabilities)
             for session_id, updates in seen.items():
                 await client.load_session(session_id, stored[session_id]["cwd"])

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from acp_server.testing.kit.meaning import (
+from acp_server.testing.kit.labels import (
     changed_fields,
     event_behind,
     exact_bytes,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from acp_server.testing.connection import RecordedFrame
+from acp_server.testing.client import RecordedFrame
 from acp_server.testing.kit.normalize import (
     Identities,
     ImpureOutputError,

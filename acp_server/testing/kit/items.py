@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,18 +20,59 @@ from acp_server.testing.kit.runner import run_scenario, variants_of
 from acp_server.testing.kit.scenario import SCENARIO_FILE, ScenarioFault, load_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
     from _pytest._code.code import TerminalRepr
 
     from acp_server.testing.kit.runner import Variant, Verdict
     from acp_server.testing.kit.scenario import ScenarioDirectory
+    from acp_server.testing.kit.snapshot import Snapshot
 
 GUARDS = "guards"
 _WRITING = ("update", "accept", "review", "record")
-DIFFERING = pytest.StashKey[list["Path"]]()
-"""Scenarios that were not as expected, for `--acp-review`."""
+DIFFERING = pytest.StashKey[dict[Path, tuple[str, "Snapshot"]]]()
+"""Scenarios that were not as expected: the first variant that was not, and what it gave."""
+
+
+DIFFERS = "acp-differs"
+"""Property of a test whose scenario is not as expected: the scenario's directory."""
+SCENARIOS = pytest.StashKey[set[str]]()
+"""Names of the scenarios that were met."""
+
+
+def check_accepted(config: pytest.Config) -> None:
+    """Check that the scenarios of `--acp-accept` were met.
+
+    Raises:
+        pytest.UsageError: One was not.
+    """
+    known = config.stash.get(SCENARIOS, set())
+    for name in config.getoption("acp_accept", None) or ():
+        if name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            message = f"--acp-accept: no scenario is called {name!r}; there are: {there}"
+            raise pytest.UsageError(message)
+
+
+def closing_line(reports: Iterable[pytest.TestReport]) -> str | None:
+    """Say how many scenarios differ and what to run, None if none does.
+
+    Args:
+        reports: Those of failed tests, maybe from other processes.
+    """
+    properties = [pair for report in reports for pair in report.user_properties]
+    paths = sorted({Path(str(value)) for name, value in properties if name == DIFFERS})
+    if not paths:
+        return None
+    names = ", ".join(path.name for path in paths)
+    count = "1 scenario differs" if len(paths) == 1 else f"{len(paths)} scenarios differ"
+    if not writing_is_allowed():
+        return f"{count}: {names}"
+    command = f"pytest {' '.join(sorted({str(path.parent) for path in paths}))}"
+    return (
+        f"{count}: {names}; to decide on each: {command} --acp-review; "
+        f"to accept all: {command} --acp-update"
+    )
 
 
 class ScenarioFailed(Exception):  # noqa: N818 - reported as it is, without a traceback
@@ -43,10 +85,14 @@ class ScenarioSuite(pytest.Directory):
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
         """Yield the guards and the scenarios."""
         accepted = self.config.getoption("acp_accept", None)
+        names = self.config.stash.setdefault(SCENARIOS, set())
         if not any(self.config.getoption(f"acp_{name}", None) for name in _WRITING):
             yield SuiteGuards.from_parent(self, name=GUARDS)
         for path in sorted(self.path.iterdir()):
-            if (path / SCENARIO_FILE).is_file() and (not accepted or path.name in accepted):
+            if not (path / SCENARIO_FILE).is_file():
+                continue
+            names.add(path.name)
+            if not accepted or path.name in accepted:
                 yield ScenarioFolder.from_parent(self, path=path)
 
 
@@ -131,14 +177,17 @@ class ScenarioItem(pytest.Item):
         if verdict.snapshot is None or verdict.hard_faults:
             return report
         path = self._directory.path
-        self.config.stash.setdefault(DIFFERING, []).append(path)
-        suite = self._shown(path.parent)
+        self.user_properties.append((DIFFERS, str(self._shown(path))))
+        differing = self.config.stash.setdefault(DIFFERING, {})
+        variant, snapshot = differing.setdefault(path, (self.name, verdict.snapshot))
+        if variant != self.name and snapshot.files == verdict.snapshot.files:
+            return f"{self._directory.name}: differs as {variant} does"
         if not self._first:
             return f"{report}\n\nonly {self._variant.name} was run here; see the first variant"
         if not writing_is_allowed():
             return f"{report}\n\nCI is set, so nothing was written"
         leave_new(path, verdict.snapshot)
-        command = f"pytest {suite} --acp-accept={path.name}"
+        command = f"pytest {self._shown(path.parent)} --acp-accept={path.name}"
         return f"{report}\n\nto accept: {command}"
 
     def _shown(self, path: Path) -> Path:

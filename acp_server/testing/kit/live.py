@@ -14,7 +14,7 @@ from acp_server.testing.kit.driver import play
 from acp_server.testing.kit.recording import Recording
 from acp_server.testing.kit.runner import Variant
 from acp_server.testing.kit.scenario import ScenarioDirectory
-from acp_server.testing.kit.stage import Stage
+from acp_server.testing.kit.workspace import Workspace
 
 MODEL_STEM = "model"
 
@@ -52,5 +52,5 @@ def record(directory: ScenarioDirectory, variant: Variant) -> list[str]:
 
 async def _play(directory: ScenarioDirectory, variant: Variant, root: Path) -> Recording:
     live = directory.scenario.model_copy(update={"agent": directory.scenario.recorded})
-    stage = Stage(directory.path, root, variant.store)
-    return await play(replace(directory, scenario=live), variant.transport, stage)
+    workspace = Workspace(directory.path, root, variant.store)
+    return await play(replace(directory, scenario=live), variant.transport, workspace)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from acp_server.testing.connection import RecordedFrame
-from acp_server.testing.frame_values import read_strict
+from acp_server.testing.checks.frame_values import read_strict
+from acp_server.testing.client import RecordedFrame
 
 Json: TypeAlias = dict[str, Any]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from acp_server.testing.connection import RecordedFrame
-from acp_server.testing.kit.stage import StoredSession
+from acp_server.testing.client import RecordedFrame
+from acp_server.testing.kit.workspace import StoredSession
 
 Update: TypeAlias = Mapping[str, Any]
 

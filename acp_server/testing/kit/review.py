@@ -13,15 +13,15 @@ from acp_server.testing.kit.snapshot import EXPECTED_PATTERN, NEW_SUFFIX, read_e
 
 def review(config: pytest.Config) -> None:
     """Go through the scenarios that differed in this run."""
-    paths = config.stash.get(DIFFERING, [])
+    differing = config.stash.get(DIFFERING, None)
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     capture = config.pluginmanager.get_plugin("capturemanager")
-    if not paths or terminal is None:
+    if not differing or terminal is None:
         return
     if capture is not None:
         capture.suspend_global_capture(in_=True)
     try:
-        for path in paths:
+        for path in differing:
             terminal.write_line("")
             for line in _report(path):
                 terminal.write_line(line)

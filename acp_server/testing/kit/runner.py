@@ -14,7 +14,7 @@ from acp_server.testing.kit.guards import header_faults
 from acp_server.testing.kit.normalize import ImpureOutputError
 from acp_server.testing.kit.scenario import ScenarioDirectory, TransportKind
 from acp_server.testing.kit.snapshot import FRAMES_FILE, Snapshot, read_expected, snapshot_of
-from acp_server.testing.kit.stage import DEFAULT_STORES, Stage
+from acp_server.testing.kit.workspace import DEFAULT_STORES, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def run_scenario(directory: ScenarioDirectory, variant: Variant) -> Verdict:
 
 
 async def _run(directory: ScenarioDirectory, variant: Variant, root: Path) -> Verdict:
-    stage = Stage(directory.path, root, variant.store)
-    recording = await play(directory, variant.transport, stage)
+    workspace = Workspace(directory.path, root, variant.store)
+    recording = await play(directory, variant.transport, workspace)
     faults = list(recording.faults)
     if not faults:
         faults += [*log_faults(directory, recording), *header_faults(directory, recording)]
@@ -125,5 +125,5 @@ async def _run(directory: ScenarioDirectory, variant: Variant, root: Path) -> Ve
     except ImpureOutputError as error:
         return Verdict(directory, [str(error), *faults])
     if not faults:
-        faults += await fold_faults(directory, recording, stage)
+        faults += await fold_faults(directory, recording, workspace)
     return Verdict(directory, faults, (), snapshot).against(directory.path)

@@ -20,8 +20,10 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from acp_server.testing.client.client_results import check_permission_kind
 from acp_server.testing.kit.json_places import JsonFault, line_of, read_with_places
-from acp_server.testing.kit.steps import Step, StepModel, Stop
+from acp_server.testing.kit.step_model import StepModel
+from acp_server.testing.kit.steps import Step, Stop
 
 SCENARIO_FILE = "scenario.json"
 WORKSPACE = "workspace"
@@ -40,8 +42,13 @@ class PermissionAnswer(StepModel):
     option_id: StrictStr | None = None
     never: StrictBool = False
 
+    @field_validator("kind")
+    @classmethod
+    def _is_known(cls, kind: str | None) -> str | None:
+        return None if kind is None else check_permission_kind(kind)
+
     @model_validator(mode="after")
-    def _says_one_thing(self) -> "PermissionAnswer":
+    def _has_exactly_one(self) -> "PermissionAnswer":
         if (self.kind is not None) + (self.option_id is not None) + self.never != 1:
             message = "a permission answer has one of `kind`, `optionId` and `never`"
             raise ValueError(message)
@@ -59,6 +66,7 @@ class Scenario(BaseModel):
     """What stands in `scenario.json`.
 
     Attributes:
+        kit: Tells pytest that the directories here are scenarios of this kit; see `acp_scenarios`.
         about: One sentence: what the scenario pins.
         agent: `script` plays the model file beside it; `FILE.py:NAME` is an agent of the
             directory; anything else is what `--agent` takes.
@@ -84,6 +92,7 @@ class Scenario(BaseModel):
         frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=False
     )
 
+    kit: Literal["acp"] = "acp"
     about: StrictStr
     agent: StrictStr = "script"
     steps: tuple[Step, ...]

@@ -6,41 +6,9 @@ step has a twin `…ExpectError`, that one must be refused, with `code` if it is
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StrictBool, StrictInt, StrictStr, model_validator
 
-SessionRef: TypeAlias = StrictInt | StrictStr
-"""The n-th session that the scenario opened, from 1; a stored log of the scenario's directory
-(`*.jsonl`), which is put into the store first; or any other text as a session id."""
-
-EXPECT_ERROR = "ExpectError"
-
-
-class StepModel(BaseModel):
-    """A step, or a part of one; unknown members are errors."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=False
-    )
-
-
-class Refusable(StepModel):
-    """A request that may be expected to fail."""
-
-    op: str
-    code: StrictInt | None = None
-
-    @property
-    def must_fail(self) -> bool:
-        """Whether success fails the scenario."""
-        return self.op.endswith(EXPECT_ERROR)
-
-    @model_validator(mode="after")
-    def _has_no_code_of_success(self) -> "Refusable":
-        if self.code is not None and not self.must_fail:
-            message = f"`code` belongs to {self.op}{EXPECT_ERROR}"
-            raise ValueError(message)
-        return self
+from acp_server.testing.kit.step_model import Refusable, SessionRef, StepModel
 
 
 class Initialize(Refusable):
@@ -49,7 +17,7 @@ class Initialize(Refusable):
     op: Literal["initialize", "initializeExpectError"]
     terminal_output: StrictBool = False
     fs: StrictBool = False
-    capabilities: dict[str, Any] = {}
+    capabilities: dict[str, Any] = Field(default_factory=dict)
     protocol_version: Any = 1
 
 
@@ -127,7 +95,7 @@ class SetConfigOption(Refusable):
     session: SessionRef | None = None
 
 
-class Asking(Refusable):
+class PromptRequest(Refusable):
     """What all prompts share: a text or blocks, for the session that was opened last."""
 
     text: StrictStr | None = None
@@ -135,20 +103,20 @@ class Asking(Refusable):
     session: SessionRef | None = None
 
     @model_validator(mode="after")
-    def _says_one_thing(self) -> "Asking":
+    def _has_exactly_one(self) -> "PromptRequest":
         if (self.text is None) == (self.blocks is None):
             message = "a prompt has either `text` or `blocks`"
             raise ValueError(message)
         return self
 
 
-class Prompt(Asking):
+class Prompt(PromptRequest):
     """Send a prompt and wait for the end of its turn."""
 
     op: Literal["prompt", "promptExpectError"]
 
 
-class PromptAndWaitForAgentMessage(Asking):
+class PromptAndWaitForAgentMessage(PromptRequest):
     """Send a prompt, wait for the end of its turn, then for a message with `waitForText`."""
 
     op: Literal["promptAndWaitForAgentMessage"]
@@ -162,7 +130,7 @@ class FileWait(StepModel):
     timeout_ms: StrictInt = 10_000
 
 
-class PromptAndCancel(Asking):
+class PromptAndCancel(PromptRequest):
     """Send a prompt, cancel its turn when all that is waited for has come, wait for its end."""
 
     op: Literal["promptAndCancel"]
@@ -171,7 +139,7 @@ class PromptAndCancel(Asking):
     wait_for_tool_call_update: StrictStr | None = None
 
 
-class StartPrompt(Asking):
+class StartPrompt(PromptRequest):
     """Send a prompt and go on at once."""
 
     op: Literal["startPrompt"]
@@ -265,7 +233,7 @@ class Request(Refusable):
 
     op: Literal["request", "requestExpectError"]
     method: StrictStr
-    params: dict[str, Any] = {}
+    params: dict[str, Any] = Field(default_factory=dict)
 
 
 class Notify(StepModel):
@@ -273,11 +241,11 @@ class Notify(StepModel):
 
     op: Literal["notify"]
     method: StrictStr
-    params: dict[str, Any] = {}
+    params: dict[str, Any] = Field(default_factory=dict)
 
 
 class SendLine(StepModel):
-    """Send a line as it is, and wait for an answer if one is owed."""
+    """Send a line as it is, and wait for as many responses as `answers` says."""
 
     op: Literal["sendLine"]
     line: StrictStr

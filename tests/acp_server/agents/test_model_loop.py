@@ -16,8 +16,7 @@ from acp_server.agents.model_messages import model_messages
 from acp_server.agents.tool_call import ToolCall
 from acp_server.agents.tools import WORKSPACE_TOOLS, Tool
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 from persistence import open_store
 from persistence.seam import SessionBackend
 from session_core import Event, Session, SessionId

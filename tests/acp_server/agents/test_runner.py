@@ -12,8 +12,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.errors import CheckpointError
 from acp_server.agents.runner import RunnerPorts, TurnRunner
 from acp_server.agents.turn import Turn
-from acp_server.testing.server import CountedIds
-from acp_server.testing.sources import SteppingClock
+from acp_server.testing import CountedIds, SteppingClock
 from session_core import SessionStore
 
 PLUGIN = {"kind": "plugin", "plugin": "test"}

@@ -20,8 +20,7 @@ from acp_server.agents.ports import (
 )
 from acp_server.agents.runner import RunnerPorts, TurnRunner
 from acp_server.agents.turn import Turn
-from acp_server.testing.server import CountedIds
-from acp_server.testing.sources import SteppingClock
+from acp_server.testing import CountedIds, SteppingClock
 from session_core import Event, SessionStore
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "turn-to-log.md"

@@ -11,8 +11,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import TurnClosedError
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 
 CAPABILITIES = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 MOMENTS = ("before", "stream", "tool", "last")

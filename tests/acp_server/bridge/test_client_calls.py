@@ -10,8 +10,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import NotOfferedError
 from acp_server.agents.turn import Turn
-from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError, running_server
 
 READ = {"fs": {"readTextFile": True}}
 TERMINALS = {"terminal": True}

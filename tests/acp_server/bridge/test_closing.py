@@ -15,12 +15,11 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.app import Server, ServerConfig
 from acp_server.bridge.open_session import OpenSession
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 from acp_server.transport.memory import memory_transport_pair
-from persistence import SessionBackend, SessionPersistence, open_store
+from persistence import open_store
 from persistence.memory import MemoryBackend
-from session_core import Event, SessionStore
+from tests.acp_server.helpers import refused, stored_events
 
 AGENTS = Path(__file__).parents[3] / "fixtures" / "agents" / "worker.py"
 
@@ -40,17 +39,6 @@ class Stuck:
         if turn.prompt == "ask":
             await turn.ask("May I?")
         await turn.text(turn.prompt)
-
-
-async def stored_events(backend: SessionBackend, session_id: str) -> list[Event]:
-    async with SessionPersistence(backend, SessionStore()) as persistence:
-        return list((await persistence.inspect(session_id)).log.view())
-
-
-async def refused(client: AcpClient, method: str, params: dict[str, Any]) -> AcpError:
-    with pytest.raises(AcpError) as caught:
-        await client.request(method, params)
-    return caught.value
 
 
 def answers_in_order(client: AcpClient, methods: tuple[str, ...]) -> list[str]:

@@ -6,8 +6,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.commands import Command, CommandCall, CommandError, command_line_from
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, running_server
 from persistence import SessionBackend, SessionPersistence, open_store
 from session_core import SessionStore, Summary
 

@@ -9,18 +9,8 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.errors import RequestRefusedError
 from acp_server.agents.sign_in import AuthMethod, SignIn
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
-
-
-async def echo(turn: Turn) -> None:
-    await turn.text(turn.prompt)
-
-
-async def code_of(client: AcpClient, method: str, params: dict[str, Any] | None = None) -> int:
-    with pytest.raises(AcpError) as caught:
-        await client.request(method, params)
-    return caught.value.code
+from acp_server.testing import AcpError, running_server
+from tests.acp_server.helpers import echo, refused_code
 
 
 @pytest.mark.case("B14")
@@ -64,16 +54,16 @@ async def test_an_agent_that_asks_for_it_serves_nobody_before_they_sign_in() -> 
         assert result["agentCapabilities"]["auth"] == {"logout": {}}
         here = {"cwd": "/tmp/w", "sessionId": "x"}
         for method in ("session/new", "session/load", "session/resume"):
-            assert await code_of(client, method, here) == -32000
-        assert await code_of(client, "authenticate", {"methodId": "other"}) == -32602
-        assert await code_of(client, "session/new", here) == -32000
+            assert await refused_code(client, method, here) == -32000
+        assert await refused_code(client, "authenticate", {"methodId": "other"}) == -32602
+        assert await refused_code(client, "session/new", here) == -32000
         assert await client.authenticate("key") == {}
         session_id = await client.new_session("/tmp/w")
         assert (await client.prompt(session_id, "hi")).text == "hi"
         assert await client.request("logout", {}) == {}
         text = [{"type": "text", "text": "x"}]
         prompt = {"sessionId": session_id, "prompt": text}
-        assert await code_of(client, "session/prompt", prompt) == -32000
+        assert await refused_code(client, "session/prompt", prompt) == -32000
         with pytest.raises(AcpError, match="the account is locked"):
             await client.authenticate("key")
         assert signed == ["key", "out"]
@@ -89,7 +79,7 @@ async def test_the_agent_may_know_by_itself_who_is_signed_in() -> None:
     async with running_server(agent) as client:
         await client.new_session("/tmp/w")
         known[0] = False
-        assert await code_of(client, "session/new", {"cwd": "/tmp/w"}) == -32000
+        assert await refused_code(client, "session/new", {"cwd": "/tmp/w"}) == -32000
 
 
 @pytest.mark.case("N6")
@@ -107,9 +97,9 @@ async def test_an_agent_answers_extension_requests_of_its_own() -> None:
     extensions = {"_acme/add": add, "_acme/fail": fail}
     async with running_server(Agent("echo", echo, extensions=extensions)) as client:
         assert await client.request("_acme/add", {"a": 1, "b": 2, "_meta": {}}) == {"sum": 3}
-        assert await code_of(client, "_acme/add", {}) == -32602
-        assert await code_of(client, "_acme/fail", {}) == -32603
-        assert await code_of(client, "_acme/other", {}) == -32601
+        assert await refused_code(client, "_acme/add", {}) == -32602
+        assert await refused_code(client, "_acme/fail", {}) == -32603
+        assert await refused_code(client, "_acme/other", {}) == -32601
         await client.notify("_acme/other", {})
         assert [frame for frame in client.frames if b"secret-token" in frame.data] == []
 

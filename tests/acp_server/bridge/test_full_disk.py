@@ -2,19 +2,10 @@
 
 import pytest
 
-from acp_server.agents.agent import Agent
-from acp_server.agents.turn import Turn
-from acp_server.testing import AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpError, running_server
 from persistence import open_store
 from persistence.testing.harness import FailingBackend
-
-
-async def echo(turn: Turn) -> None:
-    await turn.text(turn.prompt)
-
-
-ECHO = Agent("echo", echo)
+from tests.acp_server.helpers import ECHO
 
 
 async def test_a_turn_that_cannot_be_stored_is_an_error_and_later_ones_work_again() -> None:

@@ -7,16 +7,9 @@ import pytest
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 from persistence import open_store
-
-
-async def echo(turn: Turn) -> None:
-    await turn.text(turn.prompt)
-
-
-ECHO = Agent("echo", echo)
+from tests.acp_server.helpers import ECHO
 
 
 async def listed(client: AcpClient, cwd: str | Path | None = None) -> list[str]:

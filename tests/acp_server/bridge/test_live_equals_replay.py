@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import PermissionDenied
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpError, running_server
 from persistence import open_store
 
 Action = tuple[Any, ...]

@@ -12,12 +12,12 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.bridge.open_session import OpenSession
-from acp_server.testing import AcpClient, AcpError, CountingIds, SteppingClock
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, CountingIds, SteppingClock, running_server
 from persistence import SessionBackend, SessionPersistence, open_store
 from persistence.memory import MemoryBackend
 from persistence.seam import StoredLog
 from session_core import APPEND, Replace, SessionStore, SurfaceIntent
+from tests.acp_server.helpers import ECHO, refused
 
 Entry = tuple[str, dict[str, Any]] | tuple[str, dict[str, Any], SurfaceIntent]
 
@@ -32,13 +32,6 @@ OUT_OF_TURN = {
     "session_info_update",
     "usage_update",
 }
-
-
-async def echo(turn: Turn) -> None:
-    await turn.text(turn.prompt)
-
-
-ECHO = Agent("echo", echo)
 
 
 def text_block(text: str) -> dict[str, Any]:
@@ -63,12 +56,6 @@ def turn_of(number: int, *inside: Entry, prompt: str = "hi", ends: bool = True) 
     said: Entry = ("user/message", {"content": [text_block(prompt)], "source": USER}, APPEND)
     end: Entry = ("turn/end", {"turn": number, "reason": {"kind": "completed"}})
     return [start, said, *inside, *([end] if ends else [])]
-
-
-async def refused(client: AcpClient, method: str, params: dict[str, Any]) -> AcpError:
-    with pytest.raises(AcpError) as caught:
-        await client.request(method, params)
-    return caught.value
 
 
 def agent_frames(client: AcpClient) -> list[dict[str, Any]]:

@@ -11,8 +11,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.commands import Command, CommandCall
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, AcpError, running_server
 from persistence import import_log, open_store, verify
 from session_core import MAX_SAFE_INT, Event, Message, Session, Summary
 

@@ -12,8 +12,7 @@ from acp_server.agents.turn import Turn
 from acp_server.bridge.cards import ToolCards
 from acp_server.bridge.client_port import SessionClient
 from acp_server.rpc.errors import ConnectionClosedError
-from acp_server.testing import AcpClient
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, running_server
 from acp_server.wire.handshake import ClientCapabilities
 from persistence import open_store
 from persistence.seam import SessionBackend

@@ -13,10 +13,10 @@ from acp_server.agents.turn import Turn
 from acp_server.bridge.open_session import OpenSession
 from acp_server.bridge.projector import LiveProjector
 from acp_server.bridge.stop_reasons import stop_reason_from_end
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
-from persistence import SessionBackend, SessionPersistence, open_store
-from session_core import Event, SessionStore
+from acp_server.testing import AcpClient, AcpError, running_server
+from persistence import open_store
+from session_core import Event
+from tests.acp_server.helpers import stored_events
 
 
 class Gated:
@@ -32,11 +32,6 @@ class Gated:
         await turn.text(f"start {turn.prompt} ")
         await self.leave.wait()
         await turn.text(f"end {turn.prompt} ")
-
-
-async def stored_events(backend: SessionBackend, session_id: str) -> list[Event]:
-    async with SessionPersistence(backend, SessionStore()) as persistence:
-        return list((await persistence.inspect(session_id)).log.view())
 
 
 async def error_of(client: AcpClient, session_id: str, text: str = "go") -> AcpError:

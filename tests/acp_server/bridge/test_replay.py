@@ -13,8 +13,7 @@ from acp_server.agents.turn import Turn
 from acp_server.bridge.cards import ToolCards
 from acp_server.bridge.frames import FrameBuilder
 from acp_server.bridge.replay import Replay
-from acp_server.testing import AcpClient, Card
-from acp_server.testing.server import running_server
+from acp_server.testing import AcpClient, Card, running_server
 from persistence import open_store
 from session_core import Session, SessionId, Summary, SurfaceIntent, compact_range
 

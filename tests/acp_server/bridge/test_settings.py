@@ -9,10 +9,10 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.errors import PermissionDenied
 from acp_server.agents.options import BooleanOption, Choice, SelectOption
 from acp_server.agents.turn import Turn
-from acp_server.testing import AcpClient, AcpError
-from acp_server.testing.server import running_server
-from persistence import SessionBackend, SessionPersistence, open_store
-from session_core import Event, SessionStore
+from acp_server.testing import AcpClient, running_server
+from persistence import open_store
+from session_core import Event
+from tests.acp_server.helpers import refused_code, stored_events
 
 LEVEL = SelectOption("level", "Level", (Choice("low", "Low"), "high"), category="thought_level")
 BRIEF = BooleanOption("brief", "Brief", description="Short answers")
@@ -26,20 +26,9 @@ async def show(turn: Turn) -> None:
 SHOW = Agent("show", show, options=(LEVEL, BRIEF))
 
 
-async def stored_events(backend: SessionBackend, session_id: str) -> list[Event]:
-    async with SessionPersistence(backend, SessionStore()) as persistence:
-        return list((await persistence.inspect(session_id)).log.view())
-
-
 def settings_in(events: list[Event]) -> list[tuple[int, str, Any]]:
     kinds = ("permission/preset", "config/set")
     return [(event.seq, event.type, dict(event.data)) for event in events if event.type in kinds]
-
-
-async def refused(client: AcpClient, method: str, params: dict[str, Any]) -> int:
-    with pytest.raises(AcpError) as caught:
-        await client.request(method, params)
-    return caught.value.code
 
 
 def values(options: list[dict[str, Any]]) -> dict[str, Any]:
@@ -171,9 +160,9 @@ async def test_what_is_not_offered_is_refused_and_changes_nothing(
     async with running_server(SHOW, capabilities=BOOLEANS) as client:
         session_id = await client.new_session("/tmp/w")
         params = {"sessionId": session_id, "configId": config_id, "value": value}
-        assert await refused(client, "session/set_config_option", params) == -32602
+        assert await refused_code(client, "session/set_config_option", params) == -32602
         params = {"sessionId": session_id, "modeId": "nope"}
-        assert await refused(client, "session/set_mode", params) == -32602
+        assert await refused_code(client, "session/set_mode", params) == -32602
         assert about_settings(client, session_id) == []
         assert (await client.prompt(session_id, "go")).text == "ask low False"
 
@@ -183,7 +172,7 @@ async def test_a_client_that_knows_no_booleans_is_not_told_of_them() -> None:
         result = await client.request("session/new", {"cwd": "/tmp/w"})
         assert set(values(result["configOptions"])) == {"mode", "level"}
         params = {"sessionId": result["sessionId"], "configId": "brief", "value": True}
-        assert await refused(client, "session/set_config_option", params) == -32602
+        assert await refused_code(client, "session/set_config_option", params) == -32602
 
 
 @pytest.mark.case("M4")
@@ -196,9 +185,9 @@ async def test_an_agent_without_modes_has_none() -> None:
         assert set(result) == {"sessionId"}
         session_id = result["sessionId"]
         params = {"sessionId": session_id, "modeId": "ask"}
-        assert await refused(client, "session/set_mode", params) == -32602
+        assert await refused_code(client, "session/set_mode", params) == -32602
         option = {"sessionId": session_id, "configId": "mode", "value": "ask"}
-        assert await refused(client, "session/set_config_option", option) == -32602
+        assert await refused_code(client, "session/set_config_option", option) == -32602
         assert (await client.prompt(session_id, "go")).text == "None"
 
 
@@ -209,7 +198,7 @@ async def test_an_author_may_offer_fewer_modes_and_the_first_is_the_default() ->
         result = await client.request("session/new", {"cwd": "/tmp/w"})
         assert result["modes"]["currentModeId"] == "read-only"
         params = {"sessionId": result["sessionId"], "modeId": "full-access"}
-        assert await refused(client, "session/set_mode", params) == -32602
+        assert await refused_code(client, "session/set_mode", params) == -32602
 
 
 @pytest.mark.case("M4")

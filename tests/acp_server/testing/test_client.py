@@ -383,7 +383,7 @@ async def test_leaving_the_block_wants_exit_code_0(argv: list[str]) -> None:
 async def test_an_agent_that_stays_is_killed_and_reported(
     argv: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acp_server.testing.raw_client.EXIT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("acp_server.testing.client.raw_client.EXIT_TIMEOUT_S", 0.2)
     with bounded(), pytest.raises(AgentExitError, match="did not exit within"):
         async with AcpClient.spawn([*argv, "stay"]) as client:
             await client.initialize()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_server.testing.frame_values import read_strict
+from acp_server.testing.checks.frame_values import read_strict
 
 
 def test_an_id_of_any_size_stays_an_integer() -> None:

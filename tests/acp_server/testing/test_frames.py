@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from acp_server.testing import FrameChecker, FrameViolationError
-from acp_server.testing.frame_values import difference, find_null
+from acp_server.testing.checks.frame_values import difference, find_null
 
 Frame: TypeAlias = dict[str, Any] | bytes
 Step: TypeAlias = tuple[str, Frame]

@@ -17,6 +17,7 @@ from acp_server.agents.script_file import read_script
 ROOT = Path(__file__).parents[3]
 
 SCENARIO = {
+    "kit": "acp",
     "about": "The agent greets.",
     "agent": "agent.py:greeter",
     "steps": [
@@ -56,14 +57,14 @@ async def greeter(turn):
 
 
 def test_in_python(acp):
-    with acp("scenarios/greeting/agent.py:greeter") as talk:
-        turn = talk.prompt("Grace")
+    with acp("scenarios/greeting/agent.py:greeter") as run:
+        turn = run.prompt("Grace")
         assert (turn.stop_reason, turn.text) == ("end_turn", "Hello Grace")
 
 
 def test_with_an_agent_of_its_own(acp):
-    with acp(greeter) as talk:
-        assert talk.prompt("Joan").text == "Hello Joan"
+    with acp(greeter) as run:
+        assert run.prompt("Joan").text == "Hello Joan"
 
 
 def test_beside_another_plugin(acp, snapshot):
@@ -134,6 +135,13 @@ def test_a_scenario_is_written_run_changed_reviewed_and_accepted(project: Path) 
         'has `params.update.content.text` "Bye Ada" where "Hello Ada" is expected' in changed.stdout
     )
     assert "to accept: pytest scenarios --acp-accept=greeting" in changed.stdout
+    # Once, although four variants differ.
+    assert changed.stdout.count('content.text: "Hello Ada" -> "Bye Ada"') == 1
+    assert "greeting: differs as jsonl-subprocess does" in changed.stdout
+    assert (
+        "1 scenario differs: greeting; to decide on each: pytest scenarios --acp-review; "
+        "to accept all: pytest scenarios --acp-update\n"
+    ) in changed.stdout
     assert expected_files(project) == [
         "frames.expected.jsonl",
         "frames.expected.jsonl.new",
@@ -172,6 +180,7 @@ def test_nothing_is_written_in_ci(project: Path) -> None:
     failed = run(project, "scenarios", environment=in_ci)
     assert failed.returncode == 1
     assert "CI is set, so nothing was written" in failed.stdout
+    assert "1 scenario differs: greeting\n" in failed.stdout
     assert expected_files(project) == ["frames.expected.jsonl", "session.expected.jsonl"]
 
 
@@ -180,10 +189,89 @@ def test_the_fixture_and_scenarios_work_under_xdist_beside_another_plugin(projec
     done = run(project, "-n", "2", "--snapshot-update")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "8 passed" in done.stdout
+    (project / "scenarios" / "greeting" / "agent.py").write_text(
+        AGENT.replace("Hello", "Bye"), "utf-8"
+    )
+    assert "1 scenario differs: greeting; " in run(project, "-n", "2", "scenarios").stdout
+
+
+def test_a_scenario_to_accept_that_is_not_there_is_refused(project: Path) -> None:
+    run(project, "--acp-update", "scenarios")
+    done = run(project, "scenarios", "--acp-accept=greeting", "--acp-accept=greting")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--acp-accept: no scenario is called 'greting'; there are: greeting" in done.stderr
+
+
+def test_scenarios_of_another_kit_are_left_to_it(project: Path) -> None:
+    folder = project / "scenarios" / "greeting"
+    (folder / "scenario.json").write_text('{"kit": "theirs", "steps": "acp"}', "utf-8")
+    (folder / "test_theirs.py").write_text("def test_theirs():\n    pass\n", "utf-8")
+    done = run(project, "scenarios/greeting/test_theirs.py", "test_greeter.py")
+    assert "4 passed" in done.stdout, done.stdout
+    (project / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\nacp_scenarios = ["scenarios"]\n', "utf-8"
+    )
+    done = run(project, "scenarios")
+    assert "scenario.json:1: kit: Input should be 'acp'" in done.stdout
+
+
+def test_a_scenario_with_a_syntax_error_is_still_ours(project: Path) -> None:
+    bad = '{"kit": "acp",\n"about" "x"}'
+    (project / "scenarios" / "greeting" / "scenario.json").write_text(bad, "utf-8")
+    assert "scenario.json:2: " in run(project, "scenarios").stdout
+
+
+BROKEN = """
+import pytest
+
+
+@pytest.mark.parametrize("agent", ["broken.py:x", "absent.py:x"])
+def test_start(acp, agent):
+    with acp(agent):
+        pass
+
+
+def test_turn(acp):
+    with acp("fine.py:x") as run:
+        run.prompt("go")
+"""
+
+
+def test_an_agent_that_cannot_be_loaded_fails_its_test_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
+    (tmp_path / "other_plugin.py").write_text("", "utf-8")
+    (tmp_path / "broken.py").write_text("def (", "utf-8")
+    (tmp_path / "fine.py").write_text("async def x(turn):\n    raise ValueError('Ada')\n", "utf-8")
+    (tmp_path / "test_it.py").write_text(BROKEN, "utf-8")
+    done = run(tmp_path, "-k", "test_start")  # within the time that `run` gives it
+    assert "2 failed" in done.stdout, done.stdout + done.stderr
+    raised = "".join(line for line in done.stdout.splitlines() if line.startswith("E  "))
+    assert "SyntaxError: invalid syntax (broken.py, line 1)" in raised
+    assert "there is no file" in raised
+
+
+def test_the_traceback_of_an_agent_is_shown_with_the_failed_test(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n", "utf-8")
+    (tmp_path / "other_plugin.py").write_text("", "utf-8")
+    (tmp_path / "fine.py").write_text("async def x(turn):\n    raise ValueError('Ada')\n", "utf-8")
+    (tmp_path / "test_it.py").write_text(BROKEN, "utf-8")
+    done = run(tmp_path, "-k", "test_turn")
+    assert done.returncode == 1
+    assert 'fine.py", line 2, in x' in done.stdout
+    assert "ValueError: Ada" in done.stdout
+
+
+def test_the_traceback_of_an_agent_is_shown_with_the_failed_scenario(project: Path) -> None:
+    run(project, "--acp-update", "scenarios")
+    failing = AGENT.replace("await turn.text", "raise ValueError")
+    (project / "scenarios" / "greeting" / "agent.py").write_text(failing, "utf-8")
+    done = run(project, "scenarios", "-k", "subprocess")
+    assert done.returncode == 1
+    assert "ValueError: Hello Ada" in done.stdout
 
 
 def test_a_bad_scenario_is_an_error_with_its_line(project: Path) -> None:
-    bad = '{"about": "x",\n"agent": "demo",\n"steps": [{"op": "initialise"}]}'
+    bad = '{"kit": "acp", "about": "x",\n"agent": "demo",\n"steps": [{"op": "initialise"}]}'
     (project / "scenarios" / "greeting" / "scenario.json").write_text(bad, "utf-8")
     done = run(project, "scenarios")
     assert done.returncode == pytest.ExitCode.INTERRUPTED

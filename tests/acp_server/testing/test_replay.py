@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_server.testing.checks import fold_transcript
 from acp_server.testing.replay import differing, shown_lines, transcript_of_log, updates_of_frames
-from acp_server.testing.transcript import fold_transcript
 
 SCENARIOS = Path(__file__).parents[3] / "fixtures" / "scenarios"
 PACKED = SCENARIOS / "packed-chunks" / "packed.jsonl"
@@ -57,6 +57,25 @@ def test_what_is_no_log_is_refused(tmp_path: Path, text: str) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith(f"{tmp_path}/log.jsonl")
     assert "Traceback" not in done.stderr
+
+
+UPDATE_OF_NOTHING = '{"method":"session/update","params":{"sessionId":"s","update":5}}'
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "no json", "[]", '{"method":"session/update","params":5}', UPDATE_OF_NOTHING]
+)
+def test_what_is_not_a_file_of_frames_is_refused(tmp_path: Path, text: str) -> None:
+    frames = tmp_path / "frames.jsonl"
+    frames.write_text(f"{{}}\n{text}\n", "utf-8")
+    done = run(str(PACKED), "--expect", str(frames))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"{frames}:2: is not a frame: ")
+    assert "Traceback" not in done.stderr
+    absent = run(str(PACKED), "--expect", str(tmp_path / "absent.jsonl"))
+    assert absent.returncode == 2
+    assert "No such file" in absent.stderr
+    assert "Traceback" not in absent.stderr
 
 
 WHOLE = sorted(

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from acp_server.testing.frame_values import find_null
-from acp_server.testing.sdk_oracle import UPDATE_VARIANTS, Part, SdkOracle
+from acp_server.testing.checks.frame_values import find_null
+from acp_server.testing.checks.sdk_oracle import UPDATE_VARIANTS, Part, SdkOracle
 from acp_server.wire import asks, blocks, results, updates
 from acp_server.wire.shapes import JsonObject
 

@@ -7,9 +7,7 @@ import os
 import random
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic
@@ -19,6 +17,7 @@ import pytest
 from persistence import SessionPersistence, open_store
 from persistence.testing.harness import turn_events
 from session_core import Event, SessionStore
+from tests.persistence.processes import started
 
 KILLS = int(os.environ.get("ACP_KILLS", "15"))
 SEED = int(os.environ.get("ACP_KILL_SEED", "0"))
@@ -32,16 +31,8 @@ MOST_BYTES = 12_000
 BACKENDS = ["jsonl", "sqlite"]
 
 
-@contextmanager
-def writer(spec: str, session_id: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), spec, session_id], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def writer(spec: str, session_id: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return started(PROGRAM, spec, session_id)
 
 
 def stored_bytes(root: Path) -> int:

@@ -3,10 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -17,28 +13,10 @@ from persistence.jsonl import JsonlBackend
 from persistence.testing.harness import header, turn_events
 from persistence.testing.harnesses import JsonlHarness
 from session_core import SessionStore
+from tests.persistence.processes import read_line, started
 
-HERE = Path(__file__).parent
-
-
-@contextmanager
-def started(program: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / program), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def answer(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
+HOLDER = Path(__file__).parent / "holder_program.py"
+WRITER = Path(__file__).parent / "writer_program.py"
 
 
 @pytest.fixture
@@ -52,8 +30,8 @@ async def harness(tmp_path: Path) -> JsonlHarness:
 
 
 async def test_another_process_that_holds_a_session_is_named(harness: JsonlHarness) -> None:
-    with started("holder_program.py", harness.root, "load") as holder:
-        assert answer(holder) == "ready"
+    with started(HOLDER, harness.root, "load") as holder:
+        assert read_line(holder) == "ready"
         async with SessionPersistence(harness.open(), SessionStore()) as persistence:
             for refused in (persistence.load, persistence.delete):
                 with pytest.raises(SessionLockedError) as raised:
@@ -65,8 +43,8 @@ async def test_another_process_that_holds_a_session_is_named(harness: JsonlHarne
 
 @pytest.mark.parametrize("end", ["close", "kill"])
 async def test_the_lock_dies_with_its_process(harness: JsonlHarness, end: str) -> None:
-    with started("holder_program.py", harness.root, "load") as holder:
-        assert answer(holder) == "ready"
+    with started(HOLDER, harness.root, "load") as holder:
+        assert read_line(holder) == "ready"
         if end == "kill":
             holder.kill()
         else:
@@ -78,8 +56,8 @@ async def test_the_lock_dies_with_its_process(harness: JsonlHarness, end: str) -
 
 
 async def test_a_stopped_process_keeps_its_session(harness: JsonlHarness) -> None:
-    with started("holder_program.py", harness.root, "load") as holder:
-        assert answer(holder) == "ready"
+    with started(HOLDER, harness.root, "load") as holder:
+        assert read_line(holder) == "ready"
         os.kill(holder.pid, signal.SIGSTOP)
         async with SessionPersistence(harness.open(), SessionStore()) as persistence:
             with pytest.raises(SessionLockedError):
@@ -89,11 +67,11 @@ async def test_a_stopped_process_keeps_its_session(harness: JsonlHarness) -> Non
 async def test_a_new_process_waits_a_moment_for_the_old_one(harness: JsonlHarness) -> None:
     async with SessionPersistence(harness.open(), SessionStore()) as persistence:
         await persistence.load("s")
-        with started("holder_program.py", harness.root, "load") as holder:
+        with started(HOLDER, harness.root, "load") as holder:
             # While it starts and waits, the event loop here stays free to release.
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(persistence.release, "s")
-                assert await anyio.to_thread.run_sync(answer, holder) == "ready"
+                assert await anyio.to_thread.run_sync(read_line, holder) == "ready"
 
 
 @pytest.mark.parametrize("leftover", ["pid of a dead process", "nonsense", "pid of a live one"])
@@ -111,10 +89,10 @@ async def test_what_stands_in_the_files_does_not_lock(harness: JsonlHarness, lef
 async def test_of_two_processes_that_make_one_session_one_does(tmp_path: Path) -> None:
     root = tmp_path / "store"
     with (
-        started("holder_program.py", root, "create") as one,
-        started("holder_program.py", root, "create") as other,
+        started(HOLDER, root, "create") as one,
+        started(HOLDER, root, "create") as other,
     ):
-        answers = sorted([answer(one), answer(other)])
+        answers = sorted([read_line(one), read_line(other)])
     assert answers[1] == "ready"
     assert answers[0] in {"SessionLockedError", "SessionCollisionError"}
     async with SessionPersistence(JsonlBackend(str(root)), SessionStore()) as persistence:
@@ -128,7 +106,7 @@ async def test_a_writer_killed_at_any_byte_loses_nothing_it_acknowledged(
 ) -> None:
     """The log it leaves loads, holds every acknowledged turn, and goes on."""
     root = tmp_path / "store"
-    with started("writer_program.py", root, budget) as writer:
+    with started(WRITER, root, budget) as writer:
         output = writer.communicate(timeout=20)[0]
     assert writer.returncode == -signal.SIGKILL
     acknowledged = [json.loads(line) for line in output.splitlines()]

@@ -18,22 +18,7 @@ from persistence.seam import SessionSummary
 from persistence.sqlite.harness import SqliteHarness
 from persistence.testing.harness import header, turn_events, write_turn
 from session_core import Event, FrozenDict, Replace, SessionHeader, SessionId, SessionStore
-
-
-@pytest.fixture
-def harness(tmp_path: Path) -> SqliteHarness:
-    return SqliteHarness(tmp_path / "store.db")
-
-
-def opened(harness: SqliteHarness) -> SessionPersistence:
-    return SessionPersistence(harness.open(), SessionStore())
-
-
-async def stored(harness: SqliteHarness, session_id: str = "s", turns: int = 1) -> None:
-    async with opened(harness) as persistence:
-        await persistence.create(header(session_id))
-        for turn in range(turns):
-            await persistence.append(session_id, turn_events(turn + 1, 3 * turn))
+from tests.persistence.repositories import opened, stored
 
 
 def names_in(folder: Path) -> list[str]:

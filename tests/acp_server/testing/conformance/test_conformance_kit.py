@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_server.testing.conformance.bench import Bench
 from acp_server.testing.conformance.case import CaseResult
 from acp_server.testing.conformance.catalog import CASES
+from acp_server.testing.conformance.harness import Harness
 from acp_server.testing.conformance.running import run_case
 
 ROOT = Path(__file__).parents[4]
@@ -55,8 +55,8 @@ def server(agent: str = "demo") -> str:
     )
 
 
-async def results(bench: Bench, *ids: str) -> dict[str, CaseResult]:
-    return {case.id: await run_case(case, bench) for case in CASES if case.id in ids}
+async def results(harness: Harness, *ids: str) -> dict[str, CaseResult]:
+    return {case.id: await run_case(case, harness) for case in CASES if case.id in ids}
 
 
 def test_ids_are_unique_and_lead_into_the_specification() -> None:
@@ -84,7 +84,7 @@ async def test_our_server_passes() -> None:
         "frames.schema",
         "lifecycle.exit",
     )
-    found = await results(Bench(server()), *ids)
+    found = await results(Harness(server()), *ids)
     assert {name: (one.outcome, one.reason) for name, one in found.items()} == dict.fromkeys(
         ids, ("passed", "")
     )
@@ -94,7 +94,7 @@ async def test_an_agent_fails_where_it_is_bad_and_is_skipped_where_it_offers_not
     tmp_path: Path,
 ) -> None:
     (tmp_path / "bad.py").write_text(textwrap.dedent(BAD_AGENT), "utf-8")
-    bench = Bench(shlex.join([sys.executable, str(tmp_path / "bad.py")]), timeout_s=5)
+    harness = Harness(shlex.join([sys.executable, str(tmp_path / "bad.py")]), timeout_s=5)
     expected = {
         "initialize.handshake": ("passed", ""),
         "initialize.version_negotiation": ("failed", "answered with 65535"),
@@ -111,7 +111,7 @@ async def test_an_agent_fails_where_it_is_bad_and_is_skipped_where_it_offers_not
         "session.set_mode.basic": ("skipped", "has no modes"),
         "lifecycle.exit": ("failed", "exited with code 3"),
     }
-    found = await results(bench, *expected)
+    found = await results(harness, *expected)
     assert {name: one.outcome for name, one in found.items()} == {
         name: outcome for name, (outcome, _) in expected.items()
     }
@@ -121,15 +121,36 @@ async def test_an_agent_fails_where_it_is_bad_and_is_skipped_where_it_offers_not
 
 async def test_an_agent_that_answers_no_prompt_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("async def silent(turn): raise ValueError\n", "utf-8")
-    bench = Bench(server(f"{tmp_path / 'agent.py'}:silent"))
-    found = await results(bench, "prompt.single_turn", "prompt.multi_turn", "session.list.basic")
+    harness = Harness(server(f"{tmp_path / 'agent.py'}:silent"))
+    found = await results(harness, "prompt.single_turn", "prompt.multi_turn", "session.list.basic")
     assert [one.outcome for one in found.values()] == ["failed", "skipped", "skipped"]
     assert "the agent answers no prompt: " in found["session.list.basic"].reason
 
 
-async def test_a_command_that_starts_nothing_fails_each_case() -> None:
-    found = await results(Bench("/no/such/agent"), "initialize.handshake")
-    assert found["initialize.handshake"].outcome == "failed"
+CANNOT_START = [
+    ("/no/such/agent", "No such file"),
+    (f"{sys.executable} -c 'raise SystemExit(\"no key\")'", "no key"),
+    ("agent 'without an end", "No closing quotation"),
+]
+
+
+@pytest.mark.parametrize(("command", "reason"), CANNOT_START)
+@pytest.mark.parametrize(
+    "runner",
+    [["-m", "acp_server.testing.conformance"], ["-m", "pytest", "-q", "--acp-agent"]],
+    ids=["command", "pytest"],
+)
+def test_an_agent_that_cannot_be_started_is_one_error(
+    runner: list[str], command: str, reason: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, *runner, command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == (4 if "pytest" in runner else 2)
+    assert done.stderr.count("cannot be started") == 1
+    assert reason in done.stderr
+    assert "failed" not in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("wants_json", [True, False])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_server.testing.connection import RecordedFrame
+from acp_server.testing.client import RecordedFrame
 from acp_server.testing.kit.normalize import (
     Identities,
     ImpureOutputError,

@@ -29,7 +29,7 @@ class Config:
     def __init__(self, path: Path) -> None:
         self.terminal = Terminal()
         self.stash = pytest.Stash()
-        self.stash[DIFFERING] = [path]
+        self.stash[DIFFERING] = {path: ("jsonl-subprocess", Snapshot({}))}
         self.pluginmanager = self
 
     def get_plugin(self, name: str) -> Any:

@@ -9,15 +9,14 @@ from typing import Any
 import orjson
 import pytest
 
-from acp_server.testing import connection
-from acp_server.testing.connection import RecordedFrame
+from acp_server.testing.client import RecordedFrame, connection
 from acp_server.testing.kit.accepting import update
 from acp_server.testing.kit.checks import log_faults
 from acp_server.testing.kit.live import RecordError, record
 from acp_server.testing.kit.recording import Recording
 from acp_server.testing.kit.runner import Variant, Verdict, run_scenario
 from acp_server.testing.kit.scenario import ScenarioDirectory, load_scenario
-from acp_server.testing.kit.stage import StoredSession
+from acp_server.testing.kit.workspace import StoredSession
 from session_core import EventLogBuilder
 
 MEMORY = Variant("memory", "memory")

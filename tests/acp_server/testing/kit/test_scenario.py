@@ -54,6 +54,7 @@ def test_a_bad_step_is_named_with_its_line(tmp_path: Path, line: str, reason: st
         ({"agent": "agent.py:x"}, "it names 'agent.py', which is not there"),
         ({"colour": "red"}, "colour: there is no such member"),
         ({"permissionAnswers": [{}]}, "has one of `kind`, `optionId` and `never`"),
+        ({"permissionAnswers": ["alow_once"]}, "there is no permission kind 'alow_once'"),
         ({"without": {"everything": "no"}}, "without.everything"),
         ({"steps": None}, "steps: "),
     ],

@@ -25,10 +25,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from acp_server.testing.errors import FrameViolation, FrameViolationError, Sender
-from acp_server.testing.frame_values import find_null, read_strict
-from acp_server.testing.gates import CapabilityGate
-from acp_server.testing.sdk_oracle import (
+from acp_server.testing.checks.frame_values import find_null, read_strict
+from acp_server.testing.checks.gates import CapabilityGate
+from acp_server.testing.checks.sdk_oracle import (
     AGENT_METHODS,
     AGENT_NOTIFICATIONS,
     UPDATE_VARIANTS,
@@ -36,7 +35,8 @@ from acp_server.testing.sdk_oracle import (
     SdkOracle,
     sdk_is_installed,
 )
-from acp_server.testing.session_rules import RequestKey, SessionRules
+from acp_server.testing.checks.session_rules import RequestKey, SessionRules
+from acp_server.testing.errors import FrameViolation, FrameViolationError, Sender
 
 _SHOWN_BYTES = 400  # of a frame, in a violation
 _MAX_UPDATE_BYTES = 1 << 20  # Z20
@@ -62,8 +62,8 @@ class FrameChecker:
         self._sender: Sender = "client"
         self._frame = b""
         self._rest: dict[Sender, bytes] = {"client": b"", "agent": b""}
-        self._asked_by_client: dict[RequestKey, list[tuple[str, Mapping[str, Any]]]] = {}
-        self._asked_by_agent: dict[RequestKey, str] = {}
+        self._client_requests: dict[RequestKey, list[tuple[str, Mapping[str, Any]]]] = {}
+        self._agent_requests: dict[RequestKey, str] = {}
         self._bad_input: Counter[RequestKey] = Counter()
         self._rules = SessionRules(self._report)
         self._gate = CapabilityGate(self._report)
@@ -90,8 +90,8 @@ class FrameChecker:
             return
         if self._rest["agent"]:
             self._report("json", "the last line has no LF")
-        for key, asked in self._asked_by_client.items():
-            for method, _ in asked:
+        for key, requests in self._client_requests.items():
+            for method, _ in requests:
                 self._report("response", f"{method} with id {key[1]!r} was never answered")
 
     def raise_violations(self) -> None:
@@ -153,12 +153,12 @@ class FrameChecker:
             self._check_shape("client params", method, params)
         if "id" in frame:
             key = _key(frame["id"])
-            # A second request under an open id may be refused as such; both are owed an answer.
-            self._asked_by_client.setdefault(key, []).append((method, params))
+            # A second request under an open id may be refused as such; both get a response.
+            self._client_requests.setdefault(key, []).append((method, params))
             self._rules.client_request(key, method, params)
 
     def _take_client_response(self, frame: dict[str, Any], *, checked: bool) -> None:
-        method = self._asked_by_agent.pop(_key(frame.get("id")), None)
+        method = self._agent_requests.pop(_key(frame.get("id")), None)
         result = frame.get("result")
         if checked and method is not None and isinstance(result, dict):
             self._check_shape("client result", method, result)
@@ -217,9 +217,9 @@ class FrameChecker:
         key = _key(request_id)
         if not _is_id(request_id):
             self._report("envelope", f"the request id {request_id!r} is no string or integer")
-        if key in self._asked_by_agent:
+        if key in self._agent_requests:
             self._report("response", f"the id {request_id!r} is in use by an open request")
-        self._asked_by_agent[key] = method
+        self._agent_requests[key] = method
         self._rules.agent_request(method, params)
 
     def _check_size(self, params: dict[str, Any]) -> None:
@@ -233,13 +233,13 @@ class FrameChecker:
         error = frame.get("error")
         if isinstance(error, dict):
             self._check_error(error)
-        asked = self._asked_by_client.get(key)
-        if not asked:
+        open_requests = self._client_requests.get(key)
+        if not open_requests:
             self._check_refusal(key, error)
             return
-        method, params = asked.pop(0)
-        if not asked:
-            del self._asked_by_client[key]
+        method, params = open_requests.pop(0)
+        if not open_requests:
+            del self._client_requests[key]
         result = frame.get("result")
         result = result if isinstance(result, dict) else None
         if result is not None:
@@ -252,7 +252,7 @@ class FrameChecker:
         if code in _BAD_INPUT_CODES and self._bad_input[key]:
             self._bad_input[key] -= 1
         else:
-            self._report("response", f"nothing was asked under the id {key[1]!r}, or not again")
+            self._report("response", f"no request with the id {key[1]!r} is open")
 
     def _check_error(self, error: dict[str, Any]) -> None:
         code, message = error.get("code"), error.get("message")

@@ -11,9 +11,9 @@ import anyio
 import orjson
 from anyio.abc import TaskGroup
 
-from acp_server.testing.channels import Channel
+from acp_server.testing.checks import FrameChecker
+from acp_server.testing.client.channels import Channel
 from acp_server.testing.errors import AcpError, AgentGoneError, Sender
-from acp_server.testing.frames import FrameChecker
 
 Params: TypeAlias = Mapping[str, Any]
 

@@ -18,15 +18,35 @@ _NOT_FOUND = -32002
 CANCELLED_OUTCOME = {"outcome": {"outcome": "cancelled"}}
 
 
+PERMISSION_KINDS = ("allow_once", "allow_always", "reject_once", "reject_always", "cancelled")
+"""The kinds of options (https://agentclientprotocol.com/protocol/tool-calls#requesting-permission),
+and `cancelled`, which chooses none."""
+
+
+def check_permission_kind(kind: str) -> str:
+    """Return a permission kind.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    if kind not in PERMISSION_KINDS:
+        message = f"there is no permission kind {kind!r}; there are {', '.join(PERMISSION_KINDS)}"
+        raise ValueError(message)
+    return kind
+
+
 class PermissionQueue:
     """Answers permission requests by option kind, first in first out.
 
     When it is empty, and when the kind is not offered, the answer is `cancelled`; the latter is
     noted in `problems`, since the test expected another question.
+
+    Raises:
+        ValueError: There is no such kind.
     """
 
     def __init__(self, kinds: Iterable[str] = ()) -> None:
-        self.kinds = list(kinds)
+        self.kinds = [check_permission_kind(kind) for kind in kinds]
         self.problems: list[str] = []
 
     def __call__(self, params: Params) -> Any:
@@ -34,6 +54,8 @@ class PermissionQueue:
         if not self.kinds:
             return CANCELLED_OUTCOME
         kind = self.kinds.pop(0)
+        if kind == "cancelled":
+            return CANCELLED_OUTCOME
         for option in params["options"]:
             if option["kind"] == kind:
                 return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}

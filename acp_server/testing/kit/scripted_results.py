@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from acp_server.testing.client_answers import CANCELLED_OUTCOME, Answer, Params
-from acp_server.testing.connection import NeverAnswer
+from acp_server.testing.client.client_results import CANCELLED_OUTCOME, Answer, Params
+from acp_server.testing.client.connection import NeverAnswer
 from acp_server.testing.errors import AcpError
 from acp_server.testing.kit.scenario import PermissionAnswer, Scenario
 
 _METHOD_NOT_FOUND = -32601
 
 
-class ScriptedAnswers:
+class ScriptedResults:
     """The answers of one run, over all processes of it.
 
     Attributes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-# Null is legal where the schema needs it, and the rule does not reach into foreign values (Z26).
+# Null is legal where the schema needs it, and the rule does not reach into values of others (Z26).
 _MAY_BE_NULL = frozenset({"oldText", "id", "requestId"})
 _LONG_INTEGER = re.compile(rb"\d{19}")
 _NOT_LOOKED_INTO = frozenset({"rawInput", "rawOutput", "_meta"})

@@ -7,29 +7,26 @@ what was wrong.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from acp_server.testing.channels import ProcessChannel, TransportChannel
-from acp_server.testing.client_answers import (
+from acp_server.testing.checks import FrameChecker, Transcript, fold_transcript
+from acp_server.testing.client.channels import ProcessChannel, TransportChannel
+from acp_server.testing.client.client_results import (
     CANCELLED_OUTCOME,
     Answer,
     DiskFiles,
     PermissionQueue,
     answer_with,
 )
-from acp_server.testing.connection import NeverAnswer, Params, PendingRequest
-from acp_server.testing.frames import FrameChecker
-from acp_server.testing.raw_client import DEFAULT_TIMEOUT_S, RawClient, outcome
-from acp_server.testing.transcript import Transcript, fold_transcript
+from acp_server.testing.client.connection import NeverAnswer, Params
+from acp_server.testing.client.prompts import PromptHandle, PromptResult, Update
+from acp_server.testing.client.raw_client import DEFAULT_TIMEOUT_S, RawClient
 
 FILE_CAPABILITIES: Mapping[str, Any] = MappingProxyType(
     {"fs": {"readTextFile": True, "writeTextFile": True}}
 )
-
-Update: TypeAlias = dict[str, Any]
 
 
 class SessionUpdate(NamedTuple):
@@ -37,56 +34,6 @@ class SessionUpdate(NamedTuple):
 
     session_id: str
     update: Update
-
-
-@dataclass(frozen=True, slots=True)
-class PromptResult:
-    """The end of a turn.
-
-    Attributes:
-        stop_reason: As the agent said.
-        updates: The session's updates while this prompt was the oldest one without an answer.
-        meta: `_meta` of the response, or {}.
-    """
-
-    stop_reason: str
-    updates: tuple[Update, ...]
-    meta: Mapping[str, Any]
-
-    @property
-    def transcript(self) -> Transcript:
-        """The updates, folded."""
-        return fold_transcript(self.updates)
-
-    @property
-    def text(self) -> str:
-        """The agent's text, joined."""
-        return self.transcript.text
-
-
-@dataclass(slots=True)
-class PromptHandle:
-    """A prompt that was sent."""
-
-    session_id: str
-    pending: PendingRequest
-    updates: list[Update] = field(default_factory=list)
-
-    @property
-    def done(self) -> bool:
-        """Whether it has been answered."""
-        return self.pending.answered.is_set()
-
-    async def result(self, timeout: float = DEFAULT_TIMEOUT_S) -> PromptResult:  # noqa: ASYNC109
-        """Wait for the answer.
-
-        Raises:
-            AcpError: If the agent answered with an error.
-            AcpTimeoutError: If it did not answer in time.
-            AgentGoneError: If it went away.
-        """
-        answer = await outcome(self.pending, timeout)
-        return PromptResult(answer["stopReason"], tuple(self.updates), answer.get("_meta") or {})
 
 
 class AcpClient(RawClient):

@@ -17,13 +17,11 @@ import anyio
 from acp_server.agents.agent import Agent
 from acp_server.agents.loading import load_agent
 from acp_server.app import Server, ServerConfig
-from acp_server.testing.channels import TransportChannel
-from acp_server.testing.client import AcpClient
-from acp_server.testing.client_answers import Answer
-from acp_server.testing.frames import FrameChecker
+from acp_server.testing.checks import FrameChecker
+from acp_server.testing.client import AcpClient, Answer, CountedIds, clock_of_series
+from acp_server.testing.client.channels import TransportChannel
 from acp_server.testing.kit.scenario import TransportKind
-from acp_server.testing.kit.stage import Stage
-from acp_server.testing.server import CountedIds, clock_of_series
+from acp_server.testing.kit.workspace import Workspace
 from acp_server.transport.memory import MemoryTransport, memory_transport_pair
 
 WAIT_S = 10.0
@@ -33,7 +31,7 @@ WAIT_S = 10.0
 @asynccontextmanager
 async def opened_server(
     transport: TransportKind,
-    stage: Stage,
+    workspace: Workspace,
     agent: str | Agent,
     series: int,
     answers: Mapping[str, Answer],
@@ -44,7 +42,7 @@ async def opened_server(
 
     Args:
         transport: How the client reaches it.
-        stage: Where it plays.
+        workspace: Where it plays.
         agent: As `--agent` takes it; an agent itself can only be reached over memory.
         series: Number of this server on its store, from 0: keeps ids and times apart.
         answers: Answers requests of the agent by method.
@@ -53,14 +51,19 @@ async def opened_server(
         if isinstance(agent, Agent):
             message = "a subprocess takes its agent by name"
             raise TypeError(message)
-        async with _spawned(stage, agent, series, answers) as client:
-            yield client
+        client = _spawned(workspace, agent, series, answers)
+        try:
+            async with client:
+                yield client
+        finally:
+            # For pytest, which shows it with a failure: it has the tracebacks of the agent.
+            sys.stderr.write(client.stderr)
         return
     _import_dispatcher()
     near, far = memory_transport_pair()
     config = ServerConfig(
         agent=load_agent(agent) if isinstance(agent, str) else agent,
-        store=stage.shared or stage.store_spec,
+        store=workspace.shared or workspace.store_spec,
         clock=clock_of_series(series),
         ids=CountedIds(series),
     )
@@ -81,15 +84,17 @@ async def opened_server(
         raise failure
 
 
-def _spawned(stage: Stage, agent: str, series: int, answers: Mapping[str, Answer]) -> AcpClient:
+def _spawned(
+    workspace: Workspace, agent: str, series: int, answers: Mapping[str, Answer]
+) -> AcpClient:
     argv = [sys.executable, "-m", "acp_server.testing.serve"]
-    argv += ["--store", stage.store_spec, "--agent", agent, "--series", str(series)]
+    argv += ["--store", workspace.store_spec, "--agent", agent, "--series", str(series)]
     # The code under test is what this process runs, wherever the server is started.
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
     return AcpClient.spawn(
         argv,
         env={**os.environ, "PYTHONPATH": path},
-        cwd=stage.root,
+        cwd=workspace.root,
         answers=answers,
         checker=FrameChecker(),
         timeout=WAIT_S,

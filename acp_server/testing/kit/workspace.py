@@ -1,4 +1,4 @@
-"""Where a scenario plays: a working directory, a store, and what is in both before and after."""
+"""The workspace of a run: a working directory and a store, and what is in both."""
 
 import re
 import shutil
@@ -49,8 +49,8 @@ class StoredSession:
         return list(self.log.view())
 
 
-class Stage:
-    """The places of one run.
+class Workspace:
+    """The directories and the store of one run.
 
     Args:
         source: The directory whose `workspace` is copied and whose logs can be put into the store.
@@ -121,14 +121,14 @@ class Stage:
         text = _SESSION_TOKEN.sub(lambda match: _GIVEN_ID.format(int(match[1] or 0) + offset), text)
         lines = text.splitlines(keepends=True)
         try:
-            # The version is the reader's affair: a scenario may be about a log of another one.
+            # The reader judges the version: a scenario may be about a log of another one.
             header = SessionHeader.from_json({**orjson.loads(lines[0]), "version": 0})
         except (IndexError, ValueError, SessionCoreError) as error:
             raise ScenarioFault(path, 1, f"is no session header: {error}") from error
         async with self.backend() as backend:
             place = backend.locate(header)
             if place is not None and place.kind == "jsonl":
-                # As it stands in the file: a torn tail is the point of some scenarios.
+                # As it is in the file: a torn tail is the point of some scenarios.
                 target = anyio.Path(place.path)
                 await target.parent.mkdir(parents=True, mode=0o700)
                 await target.write_text(text, encoding="utf-8")

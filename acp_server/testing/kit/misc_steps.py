@@ -9,7 +9,7 @@ import orjson
 
 from acp_server.testing.client import AcpClient
 from acp_server.testing.kit import steps
-from acp_server.testing.kit.talk import StepFailed, Talk
+from acp_server.testing.kit.run import ScenarioRun, StepFailed
 from acp_server.testing.kit.waits import (
     path_of,
     wait_for_file,
@@ -20,10 +20,10 @@ from acp_server.testing.kit.waits import (
 _EXIT_CODES = MappingProxyType({"kill": -9, "terminate": 0, "interrupt": 130})
 
 
-async def update(talk: Talk, step: steps.WaitForUpdate) -> None:
+async def update(run: ScenarioRun, step: steps.WaitForUpdate) -> None:
     """Wait for an update."""
     await wait_for_update(
-        talk,
+        run,
         step.update,
         text=step.text,
         status=step.status,
@@ -32,7 +32,7 @@ async def update(talk: Talk, step: steps.WaitForUpdate) -> None:
     )
 
 
-async def agent_request(talk: Talk, step: steps.WaitForRequest) -> None:
+async def agent_request(run: ScenarioRun, step: steps.WaitForRequest) -> None:
     """Wait for a request of the agent."""
     seen = 0
 
@@ -41,78 +41,78 @@ async def agent_request(talk: Talk, step: steps.WaitForRequest) -> None:
         seen += frame.get("method") == step.method and "id" in frame
         return seen >= step.count
 
-    await talk.client.wait_for_frame(fits)
+    await run.client.wait_for_frame(fits)
 
 
-async def turn_end(talk: Talk, step: steps.WaitForTurnEnd) -> None:
+async def turn_end(run: ScenarioRun, step: steps.WaitForTurnEnd) -> None:
     """Wait for the end of a turn in the store."""
-    await wait_for_turn_end(talk, await talk.session(step.session), step.timeout_ms)
+    await wait_for_turn_end(run, await run.session(step.session), step.timeout_ms)
 
 
-async def write_file(talk: Talk, step: steps.WriteFile) -> None:
+async def write_file(run: ScenarioRun, step: steps.WriteFile) -> None:
     """Write a file."""
-    path = anyio.Path(path_of(talk, step.path))
+    path = anyio.Path(path_of(run, step.path))
     await path.parent.mkdir(parents=True, exist_ok=True)
-    await path.write_text(talk.text(step.text), encoding="utf-8")
+    await path.write_text(run.text(step.text), encoding="utf-8")
 
 
-async def expect_file(talk: Talk, step: steps.ExpectFile) -> None:
+async def expect_file(run: ScenarioRun, step: steps.ExpectFile) -> None:
     """Compare a file."""
-    path = anyio.Path(path_of(talk, step.path))
+    path = anyio.Path(path_of(run, step.path))
     found = (await path.read_bytes()).decode(errors="replace") if await path.exists() else None
-    expected = None if step.text is None else talk.text(step.text)
+    expected = None if step.text is None else run.text(step.text)
     if found != expected:
         message = f"the file {step.path!r} has the text {found!r}, not {expected!r}"
         raise StepFailed(message)
 
 
-async def restart(talk: Talk, step: steps.Restart) -> None:
+async def restart(run: ScenarioRun, step: steps.Restart) -> None:
     """End the server and start one."""
-    await talk.end()
-    await talk.start(step.agent)
+    await run.end()
+    await run.start(step.agent)
 
 
-async def stop(talk: Talk, step: steps.Stop) -> None:
+async def stop(run: ScenarioRun, step: steps.Stop) -> None:
     """End the server."""
-    client = talk.client
+    client = run.client
     if step.op == "closeInput":
-        await talk.end()
+        await run.end()
         return
     if step.op == "kill":
         client.kill()
-        talk.views.cut()
+        run.views.cut()
     elif step.op == "terminate":
         client.terminate()
     else:
         client.interrupt()
     code = await client.wait()
-    await talk.end()
-    talk.recording.killed = step.op == "kill"
+    await run.end()
+    run.recording.killed = step.op == "kill"
     if code != _EXIT_CODES[step.op]:
         message = f"the server exited with code {code}, not {_EXIT_CODES[step.op]}"
         raise StepFailed(message)
 
 
-async def request(talk: Talk, step: steps.Request) -> None:
+async def request(run: ScenarioRun, step: steps.Request) -> None:
     """Send any request."""
-    await talk.ask(step, talk.client.request(step.method, talk.fill(step.params)))
+    await run.outcome(step, run.client.request(step.method, run.fill(step.params)))
 
 
-async def notify(talk: Talk, step: steps.Notify) -> None:
+async def notify(run: ScenarioRun, step: steps.Notify) -> None:
     """Send any notification."""
-    await talk.client.notify(step.method, talk.fill(step.params))
+    await run.client.notify(step.method, run.fill(step.params))
 
 
-async def send_line(talk: Talk, step: steps.SendLine) -> None:
+async def send_line(run: ScenarioRun, step: steps.SendLine) -> None:
     """Send any line."""
-    client = talk.client
+    client = run.client
     wanted = _responses(client) + step.answers
-    await client.send_raw(talk.text(step.line).encode() + b"\n")
+    await client.send_raw(run.text(step.line).encode() + b"\n")
     if step.answers:
         await client.wait_for_frame(lambda _frame: _responses(client) >= wanted)
 
 
-OTHER_STEPS: Mapping[type, Any] = MappingProxyType(
+MISC_STEPS: Mapping[type, Any] = MappingProxyType(
     {
         steps.WaitForUpdate: update,
         steps.WaitForRequest: agent_request,

@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from acp_server.testing.checks import FrameChecker
 from acp_server.testing.client import AcpClient, PromptResult
-from acp_server.testing.conformance.case import CaseFailed, CaseSkipped
-from acp_server.testing.errors import AcpError, AcpTimeoutError, AgentExitError, FrameViolation
-from acp_server.testing.frames import FrameChecker
+from acp_server.testing.conformance.outcome import CaseFailed, CaseSkipped
+from acp_server.testing.errors import (
+    AcpClientError,
+    AcpError,
+    AcpTimeoutError,
+    AgentExitError,
+    AgentGoneError,
+    FrameViolation,
+)
 
 if TYPE_CHECKING:
-    from acp_server.testing.client_answers import Answer
+    from acp_server.testing.client import Answer
 
 AUTH_REQUIRED = -32000
 STOP_REASONS = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
@@ -45,20 +52,20 @@ class Probe:
         client: The client.
         cwd: An empty working directory.
         result: The result of `initialize`.
-        asked: Params of permission requests so far.
-        bench: Where the agent was started.
+        permission_requests: Params of permission requests so far.
+        harness: Where the agent was started.
     """
 
     client: AcpClient
     cwd: Path
     result: Mapping[str, Any]
-    asked: list[Mapping[str, Any]]
-    bench: Bench
+    permission_requests: list[Mapping[str, Any]]
+    harness: Harness
 
     @property
     def timeout_s(self) -> float:
         """How long the agent may take for an answer."""
-        return self.bench.timeout_s
+        return self.harness.timeout_s
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -105,14 +112,14 @@ class Probe:
         Raises:
             CaseSkipped: The agent has failed to answer the simplest of prompts before.
         """
-        if self.bench.no_turns is not None:
-            raise CaseSkipped(self.bench.no_turns)
+        if self.harness.no_turns is not None:
+            raise CaseSkipped(self.harness.no_turns)
         try:
             result = await self.client.prompt(session_id, prompt, self.timeout_s)
         except (AcpError, AcpTimeoutError) as error:
             if prompt == SHORT_PROMPT:
                 # No provider, or no credentials: once is enough, and said once.
-                self.bench.no_turns = f"the agent answers no prompt: {error}"
+                self.harness.no_turns = f"the agent answers no prompt: {error}"
             raise
         if result.stop_reason not in STOP_REASONS:
             message = f"the stop reason is {result.stop_reason!r}"
@@ -153,13 +160,31 @@ def agent_argv(command: str) -> list[str]:
     """Return the words of a command line, paths of the caller's directory made absolute.
 
     The agent is started elsewhere, so that it finds and leaves nothing in the caller's directory.
+    A program without a slash is looked for on PATH, as a shell does. Of `agent.py:name` the part
+    before the colon is the path.
+
+    Raises:
+        ValueError: A quotation has no end.
     """
-    words = shlex.split(command)
-    here = Path.cwd()
-    return [str(here / word) if "/" in word and (here / word).exists() else word for word in words]
+    program, *arguments = shlex.split(command) or [""]
+    return [_absolute(program) if "/" in program else program, *map(_absolute, arguments)]
 
 
-class Bench:
+def _absolute(word: str) -> str:
+    path = Path.cwd() / word.partition(":")[0]
+    is_path = path.exists() if "/" in word else path.is_file()
+    return str(Path.cwd() / word) if is_path else word
+
+
+class AgentStartError(AcpClientError):
+    """The agent cannot be started, or does not answer `initialize`."""
+
+    def __init__(self, command: str, error: Exception) -> None:
+        super().__init__(f"the agent {command!r} cannot be started: {error}")
+        self.command = command
+
+
+class Harness:
     """Starts the agent for the cases.
 
     Args:
@@ -197,13 +222,13 @@ class Bench:
             capabilities: What the client says it can do.
             tour: Takes the violations and the fault of the exit.
         """
-        asked: list[Mapping[str, Any]] = []
+        permission_requests: list[Mapping[str, Any]] = []
         with TemporaryDirectory(prefix="acp-conformance-") as folder:
             client = AcpClient.spawn(
                 agent_argv(self.command),
                 env=dict(os.environ),
                 cwd=folder,
-                permissions=_answering(list(permissions), asked),
+                permissions=_answering(list(permissions), permission_requests),
                 checker=KeptViolations(),
                 timeout=self.timeout_s,
             )
@@ -214,13 +239,27 @@ class Bench:
                         await client.authenticate(self._authenticate)
                     # The temporary folder of macOS is a link.
                     where = Path(await anyio.Path(folder).resolve()) if cwd is None else cwd
-                    yield Probe(client, where, result, asked, self)
+                    yield Probe(client, where, result, permission_requests, self)
             except AgentExitError as error:
                 if tour is not None:
                     tour.exit_fault = error.reason
             finally:
                 if tour is not None:
                     tour.violations += client.checker.violations
+
+    async def check_start(self) -> Mapping[str, Any]:
+        """Start the agent once and return its result of `initialize`, {} if it refused.
+
+        Raises:
+            AgentStartError: It does not start, so that no case can tell anything.
+        """
+        try:
+            async with self.started() as probe:
+                return probe.result
+        except (OSError, ValueError, AgentGoneError, AcpTimeoutError) as error:
+            raise AgentStartError(self.command, error) from error
+        except AcpClientError:
+            return {}  # it answers; the cases say what is wrong
 
     async def tour(self) -> Tour:
         """Walk through what the agent offers, once, and return what was seen."""
@@ -248,9 +287,9 @@ class Bench:
         return tour
 
 
-def _answering(kinds: list[str], asked: list[Mapping[str, Any]]) -> Answer:
+def _answering(kinds: list[str], permission_requests: list[Mapping[str, Any]]) -> Answer:
     def answer(params: Mapping[str, Any]) -> Any:
-        asked.append(params)
+        permission_requests.append(params)
         # Not `cancelled`: that would end the turn.
         kind = kinds.pop(0) if kinds else "reject_once"
         for option in params.get("options", ()):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from acp_server.app import Server, ServerConfig
-from acp_server.testing.client import AcpClient
-from acp_server.testing.sources import DEFAULT_START_MS, CountingIds, SteppingClock
+from acp_server.testing.client.acp_client import AcpClient
+from acp_server.testing.client.sources import CountedIds, clock_of_series
 from acp_server.transport.memory import memory_transport_pair
 
 if TYPE_CHECKING:
@@ -17,44 +17,6 @@ if TYPE_CHECKING:
 
     from acp_server.agents.agent import Agent
     from persistence import SessionBackend
-
-
-SERIES_MS = 86_400_000
-"""How far apart the clocks of servers on one store begin: a day, longer than any test counts."""
-
-
-def clock_of_series(series: int) -> SteppingClock:
-    """Return the clock of the n-th server on a store: later than what former ones have written."""
-    return SteppingClock(DEFAULT_START_MS + series * SERIES_MS)
-
-
-class CountedIds:
-    """An id source that counts each kind of id by itself (Z36)."""
-
-    def __init__(self, series: int = 0) -> None:
-        self._sessions = CountingIds(series)
-        self._series = series
-        self._counts: dict[str, int] = {}
-
-    def session_id(self) -> str:
-        """Return the next session id, shaped like a UUID."""
-        return self._sessions()
-
-    def call_id(self) -> str:
-        """Return `call_<series>_<n>`: a resumed session must not see an id twice."""
-        return self._next(f"call_{self._series}")
-
-    def approval_id(self) -> str:
-        """Return `approval_<series>_<n>`."""
-        return self._next(f"approval_{self._series}")
-
-    def log_entry_id(self) -> str:
-        """Return `entry_<n>`."""
-        return self._next("entry")
-
-    def _next(self, kind: str) -> str:
-        self._counts[kind] = self._counts.get(kind, 0) + 1
-        return f"{kind}_{self._counts[kind]}"
 
 
 @asynccontextmanager

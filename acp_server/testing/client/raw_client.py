@@ -13,10 +13,15 @@ from typing import Any, Self, TypeVar
 import anyio
 import orjson
 
-from acp_server.testing.channels import FrameTransport, ProcessChannel, TransportChannel
-from acp_server.testing.connection import ClientConnection, Params, PendingRequest, RecordedFrame
+from acp_server.testing.checks import FrameChecker
+from acp_server.testing.client.channels import FrameTransport, ProcessChannel, TransportChannel
+from acp_server.testing.client.connection import (
+    ClientConnection,
+    Params,
+    PendingRequest,
+    RecordedFrame,
+)
 from acp_server.testing.errors import AcpError, AcpTimeoutError, AgentExitError, AgentGoneError
-from acp_server.testing.frames import FrameChecker
 
 DEFAULT_TIMEOUT_S = 10.0
 EXIT_TIMEOUT_S = 5.0  # an agent must be gone 5 s after EOF (I3)
@@ -91,7 +96,7 @@ class RawClient:
             # Nothing of the block goes into the task group, which would wrap it in a group.
             await self._stack.__aexit__(None, None, None)
         if error is None:
-            # An agent that ended badly owes answers; that it ended so is what matters then.
+            # An agent that ended badly has open requests; how it ended is what matters then.
             self.checker.finish(complete=fault is None and not self._ended_by_test)
             self.checker.raise_violations()
             if fault is not None:

@@ -1,6 +1,6 @@
-"""One run in progress: the server that runs now, its sessions, the words that stand for them.
+"""A scenario in progress: the server that runs now, its sessions, the names that stand for them.
 
-The steps are carried out on it, see `session_steps`, `prompt_steps` and `other_steps`.
+The steps are carried out on it, see `session_steps`, `prompt_steps` and `misc_steps`.
 """
 
 from collections.abc import Awaitable
@@ -9,25 +9,25 @@ from typing import Any
 
 from acp_server.testing.client import AcpClient, PromptHandle
 from acp_server.testing.errors import AcpClientError, AcpError
-from acp_server.testing.kit import steps
-from acp_server.testing.kit.answers import ScriptedAnswers
-from acp_server.testing.kit.hosts import opened_server
+from acp_server.testing.kit.launchers import opened_server
 from acp_server.testing.kit.recording import Recording, SessionViews
 from acp_server.testing.kit.scenario import ScenarioDirectory, TransportKind
-from acp_server.testing.kit.stage import Stage
+from acp_server.testing.kit.scripted_results import ScriptedResults
+from acp_server.testing.kit.step_model import Refusable, SessionRef
+from acp_server.testing.kit.workspace import Workspace
 
 
 class StepFailed(Exception):  # noqa: N818 - says what happened, like an outcome of a test
     """A step did not come out as it should."""
 
 
-class Talk:
-    """The state of one run.
+class ScenarioRun:
+    """The state of one run of a scenario.
 
     Args:
         directory: The scenario.
         transport: How the client reaches the server.
-        stage: Fresh places for this run.
+        workspace: Fresh directories and a fresh store.
 
     Attributes:
         recording: What came of the run so far.
@@ -40,17 +40,17 @@ class Talk:
     """
 
     def __init__(
-        self, directory: ScenarioDirectory, transport: TransportKind, stage: Stage
+        self, directory: ScenarioDirectory, transport: TransportKind, workspace: Workspace
     ) -> None:
-        self.recording = Recording(stage.cwd, stage.root)
-        self.stage = stage
+        self.recording = Recording(workspace.cwd, workspace.root)
+        self.workspace = workspace
         self.views = SessionViews()
         self.sessions: list[str] = []
         self.prompts: list[PromptHandle] = []
         self.awaited: set[int] = set()
         self.seen = 0
         self.cursor = ""
-        self.answers = ScriptedAnswers(directory.scenario)
+        self.client_results = ScriptedResults(directory.scenario)
         self._directory = directory
         self._transport = transport
         self._agent = directory.agent_spec()
@@ -76,10 +76,10 @@ class Talk:
         self._stack = AsyncExitStack()
         opened = opened_server(
             self._transport,
-            self.stage,
-            self.stage.agent(self._agent),
+            self.workspace,
+            self.workspace.agent(self._agent),
             self._series,
-            self.answers.methods(),
+            self.client_results.methods(),
         )
         self._client = await self._stack.enter_async_context(opened)
         self._client.on_update = self.views.update
@@ -88,7 +88,7 @@ class Talk:
         self.recording.killed = False
 
     async def end(self) -> None:
-        """End the server in order, if it runs, and keep what it said."""
+        """End the server in order, if it runs, and keep its frames."""
         if self._stack is None or self._client is None:
             return
         try:
@@ -98,9 +98,9 @@ class Talk:
         self.recording.conversations.append(list(self._client.frames))
         self._stack = self._client = None
 
-    # -- words of the script ----------------------------------------------------------------
+    # -- references of the script -----------------------------------------------------------
 
-    async def session(self, ref: steps.SessionRef | None) -> str:
+    async def session(self, ref: SessionRef | None) -> str:
         """Return the id of the session that a step means."""
         if isinstance(ref, str):
             return await self.given(ref) if ref.endswith(".jsonl") else self.text(ref)
@@ -113,14 +113,14 @@ class Talk:
     async def given(self, name: str, copy: int = 0) -> str:
         """Put a stored log of the scenario into the store, once, and return its session id."""
         if (name, copy) not in self._put:
-            session_id = self._put[name, copy] = await self.stage.put(name, copy)
-            log = await self.stage.stored_events(session_id)
+            session_id = self._put[name, copy] = await self.workspace.put(name, copy)
+            log = await self.workspace.stored_events(session_id)
             self.recording.given[session_id] = 0 if log is None else len(log)
         return self._put[name, copy]
 
     def text(self, text: str) -> str:
         """Return a text with `{{cwd}}` and `{{session.N}}` replaced by what they stand for."""
-        text = text.replace("{{cwd}}", str(self.stage.cwd))
+        text = text.replace("{{cwd}}", str(self.workspace.cwd))
         for number, session_id in enumerate(self.sessions, 1):
             text = text.replace(f"{{{{session.{number}}}}}", session_id)
         return text
@@ -135,12 +135,12 @@ class Talk:
             return {key: self.fill(item) for key, item in value.items()}
         return value
 
-    async def ask(self, step: steps.Refusable, answer: Awaitable[Any]) -> Any:
+    async def outcome(self, step: Refusable, answer: Awaitable[Any]) -> Any:
         """Wait for an answer and return it, or None for a refusal that was expected.
 
         Raises:
-            StepFailed: It came out otherwise than the step says.
-            AcpError: It was refused, and the step says nothing of that.
+            StepFailed: The outcome is not the one that the step names.
+            AcpError: It was refused, and the step expects success.
         """
         try:
             result = await answer

@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from acp_server.testing.frame_values import difference
+from acp_server.testing.checks.frame_values import difference
 
 Part = Literal["client params", "agent result", "agent params", "client result"]
 
