@@ -33,7 +33,8 @@ check: $(STAMP) ## lint and type-check
 
 pytest: $(STAMP) ## run the tests, those of the server on memory and on JSONL
 	$(BIN)/pytest -q -n $(PYTEST_WORKERS)
-	ACP_TEST_STORE=jsonl $(BIN)/pytest -q -n $(PYTEST_WORKERS) tests/acp_server/bridge tests/acp_server/agents
+	ACP_TEST_STORE=jsonl $(BIN)/pytest -q -n $(PYTEST_WORKERS) tests/acp_server/bridge \
+		tests/acp_server/turns tests/acp_server/agents tests/acp_server/models
 
 format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .

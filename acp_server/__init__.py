@@ -11,25 +11,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acp_server.agents.agent import Agent, agent
     from acp_server.agents.commands import Command, CommandCall, CommandError
-    from acp_server.agents.errors import (
-        AuthRequiredError,
-        PermissionDenied,
-        RequestRefusedError,
-    )
+    from acp_server.agents.errors import RequestRefusedError
     from acp_server.agents.options import BooleanOption, Choice, SelectOption
     from acp_server.agents.sign_in import AuthMethod, SignIn
     from acp_server.agents.turn import Turn
+    from acp_server.turns.errors import AuthRequiredError, PermissionDenied
 
 _HOMES = {
     "Agent": "acp_server.agents.agent",
     "AuthMethod": "acp_server.agents.sign_in",
-    "AuthRequiredError": "acp_server.agents.errors",
+    "AuthRequiredError": "acp_server.turns.errors",
     "BooleanOption": "acp_server.agents.options",
     "Choice": "acp_server.agents.options",
     "Command": "acp_server.agents.commands",
     "CommandCall": "acp_server.agents.commands",
     "CommandError": "acp_server.agents.commands",
-    "PermissionDenied": "acp_server.agents.errors",
+    "PermissionDenied": "acp_server.turns.errors",
     "RequestRefusedError": "acp_server.agents.errors",
     "SelectOption": "acp_server.agents.options",
     "SignIn": "acp_server.agents.sign_in",

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 
-from acp_server.agents.ids import IdSource, TimeOrderedIds
 from acp_server.bridge.capabilities import Handshake
 from acp_server.rpc.peer import Peer
+from acp_server.turns.ids import IdSource, TimeOrderedIds
 from session_core.clock import system_clock
 
 if TYPE_CHECKING:

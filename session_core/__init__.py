@@ -1,6 +1,6 @@
 """What a session is: events, append rules, surface, derived history, repair, invariants. No I/O."""
 
-from session_core.assembler import StreamAssembler
+from session_core.assembler import StreamAssembler, assembled_stream
 from session_core.cards import check_view, is_call_view
 from session_core.chunk_rows import decode_storage_record, decode_storage_run, pack_records
 from session_core.chunks import ChunkRun, DeltaKey, DeltaKind
@@ -48,11 +48,8 @@ from session_core.events import (
 )
 from session_core.folds import (
     GrantKey,
-    current_config,
     current_grants,
-    current_preset,
     current_title,
-    current_todos,
     find_last_message_turn_end,
     is_turn_open,
     last_event_of,
@@ -77,11 +74,12 @@ from session_core.json_value import (
 from session_core.listener import StoreListener
 from session_core.log import EventLog, Events, EventView, Record, events_of, records_of
 from session_core.log_builder import EventLogBuilder
+from session_core.own_turn import own_turn
 from session_core.projection import derive_event_message, display_prompt_content, frame
 from session_core.repair import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT, compute_closers
 from session_core.request_header import (
     HeaderReason,
-    HeaderRecorder,
+    RequestHeaderRecorder,
     canonical_header,
     fold_request_header,
     header_equals,
@@ -162,17 +160,14 @@ __all__ = [
     "is_surface_event",
     # Request header
     "HeaderReason",
-    "HeaderRecorder",
+    "RequestHeaderRecorder",
     "canonical_header",
     "fold_request_header",
     "header_equals",
     # Folds
     "GrantKey",
-    "current_config",
     "current_grants",
-    "current_preset",
     "current_title",
-    "current_todos",
     "find_last_message_turn_end",
     "is_turn_open",
     "last_event_of",
@@ -193,12 +188,14 @@ __all__ = [
     "pack_records",
     # Streams and cards
     "StreamAssembler",
+    "assembled_stream",
     "check_view",
     "is_call_view",
     # Compaction
     "Summarize",
     "Summary",
     "compact_range",
+    "own_turn",
     "prune_tool_result",
     # Errors
     "AnnounceError",

@@ -1,9 +1,11 @@
 """Assembling a stream of chunks into the blocks of one assistant message (contract 1.5, 1.6)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from session_core.chunks import CHUNK_EVENT, ChunkRun
 from session_core.errors import StreamOrderError
+from session_core.log import Record
 
 
 class _Block:
@@ -53,14 +55,12 @@ class StreamAssembler:
         Raises:
             StreamOrderError: It comes after `finish`, or is a second `usage`.
         """
-        kind = chunk["type"]
-        if self._finish is not None:
-            raise StreamOrderError(kind, "came after finish")
-        match kind:
-            case "text-delta" | "reasoning-delta":
-                self._feed_delta(chunk, chunk["text"])
-            case "tool-call-delta":
-                block = self._feed_delta(chunk, chunk["argumentsDelta"])
+        self._require_unfinished(chunk["type"])
+        match chunk["type"]:
+            case "text-delta" | "reasoning-delta" as kind:
+                self._feed_deltas(chunk["index"], kind, (chunk["text"],))
+            case "tool-call-delta" as kind:
+                block = self._feed_deltas(chunk["index"], kind, (chunk["argumentsDelta"],))
                 block.call_id = block.call_id or chunk.get("id")
                 block.name = block.name or chunk.get("name")
             case "block-start":
@@ -71,10 +71,21 @@ class StreamAssembler:
                     block.final = chunk["block"]
             case "usage":
                 if self._usage is not None:
-                    raise StreamOrderError(kind, "came twice")
+                    raise StreamOrderError("usage", "came twice")
                 self._usage = chunk["usage"]
             case "finish":
                 self._finish = chunk
+
+    def feed_run(self, run: ChunkRun) -> None:
+        """Take a packed run of deltas.
+
+        Raises:
+            StreamOrderError: It comes after `finish`.
+        """
+        self._require_unfinished(run.kind)
+        block = self._feed_deltas(run.index, run.kind, run.texts)
+        block.call_id = block.call_id or run.call_id
+        block.name = block.name or run.name
 
     def blocks(self) -> list[Mapping[str, Any]]:
         """Return the blocks in the order of their indexes.
@@ -113,12 +124,34 @@ class StreamAssembler:
         """The provider's own state from `finish`, `None` if there was none."""
         return None if self._finish is None else self._finish.get("replayState")
 
+    def _require_unfinished(self, kind: str) -> None:
+        if self._finish is not None:
+            raise StreamOrderError(kind, "came after finish")
+
     def _block(self, index: int) -> _Block:
         return self._blocks.setdefault(index, _Block())
 
-    def _feed_delta(self, chunk: Mapping[str, Any], text: str) -> _Block:
-        block = self._block(chunk["index"])
+    def _feed_deltas(self, index: int, kind: str, texts: Iterable[str]) -> _Block:
+        block = self._block(index)
         if block.final is None:
-            block.kind = block.kind or chunk["type"]
-            block.texts.append(text)
+            block.kind = block.kind or kind
+            block.texts.extend(texts)
         return block
+
+
+def assembled_stream(records: Iterable[Record]) -> StreamAssembler:
+    """Return the stream whose chunks are among the records of a log; other events are passed over.
+
+    Args:
+        records: From the stream's first chunk on, e.g. `session.events.records(seq)`.
+
+    Raises:
+        StreamOrderError: They are the chunks of more than one stream.
+    """
+    assembler = StreamAssembler()
+    for record in records:
+        if isinstance(record, ChunkRun):
+            assembler.feed_run(record)
+        elif record.type == CHUNK_EVENT:
+            assembler.feed(record.data["chunk"])
+    return assembler

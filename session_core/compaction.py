@@ -8,15 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from session_core.errors import (
-    CompactionError,
-    PartedCallError,
-    SessionCoreError,
-    SurfaceError,
-    TurnRunningError,
-)
+from session_core.errors import CompactionError, PartedCallError, SurfaceError
 from session_core.events import Event, Message, Replace, SurfaceIntent
-from session_core.folds import open_turn
+from session_core.own_turn import own_turn
 from session_core.projection import derive_event_message
 from session_core.session import Session
 
@@ -61,23 +55,20 @@ async def compact_range(session: Session, start: int, end: int, summarize: Summa
         PartedCallError: The range has a call without its result, or a result without its call.
         Exception: Whatever `summarize` raised.
     """
-    turn = _free_turn(session)
     shadowed = _range(session, start, end)
     _check_pairs(session, shadowed)
     messages = [
         message for seq in shadowed if (message := derive_event_message(session.events[seq]))
     ]
-    session.append("turn/start", {"turn": turn, "trigger": TRIGGER})
-    session.append("compact/start", {"turn": turn})
-    try:
-        summary = await summarize(messages)
-        event = _replace(session, start, end, shadowed, summary)
-    except BaseException as error:
-        session.append("compact/end", {"turn": turn, "error": type(error).__name__})
-        session.append("turn/end", {"turn": turn, "reason": _end_reason(error)})
-        raise
-    session.append("compact/end", {"turn": turn})
-    session.append("turn/end", {"turn": turn, "reason": {"kind": "completed"}})
+    with own_turn(session, TRIGGER, _failure) as turn:
+        session.append("compact/start", {"turn": turn})
+        try:
+            summary = await summarize(messages)
+            event = _replace(session, start, end, shadowed, summary)
+        except BaseException as error:
+            session.append("compact/end", {"turn": turn, "error": type(error).__name__})
+            raise
+        session.append("compact/end", {"turn": turn})
     return event
 
 
@@ -102,7 +93,7 @@ def _replace(
     )
 
 
-def _end_reason(error: BaseException) -> Mapping[str, Any]:
+def _failure(error: BaseException) -> Mapping[str, Any]:
     if not isinstance(error, Exception):
         return {"kind": "aborted"}
     # The text of an unknown exception may hold anything; the log gets its kind only.
@@ -123,34 +114,18 @@ def prune_tool_result(session: Session, seq: int, content: Sequence[Mapping[str,
     Raises:
         TurnRunningError: A turn is open.
         SurfaceError: There is no such node on the surface.
-        CompactionError: The node is no tool result.
+        CompactionError: The node is not a tool result.
     """
-    turn = _free_turn(session)
     _range(session, seq, seq)
     original = session.events[seq]
     if original.type != "tool/result":
-        raise CompactionError(session.id, f"event {seq} is a {original.type}, no tool/result")
-    session.append("turn/start", {"turn": turn, "trigger": TRIGGER})
-    reason: Mapping[str, Any] = {"kind": "completed"}
-    try:
+        raise CompactionError(session.id, f"event {seq} is a {original.type}, not a tool/result")
+    with own_turn(session, TRIGGER, _failure):
         return session.append(
             "tool/result",
             {**original.data, "content": list(content)},
             SurfaceIntent(Replace(seq, seq), (seq,)),
         )
-    except SessionCoreError as error:
-        reason = _end_reason(error)
-        raise
-    finally:
-        session.append("turn/end", {"turn": turn, "reason": reason})
-
-
-def _free_turn(session: Session) -> int:
-    """Return the number of the next turn, which nobody has begun."""
-    running = open_turn(session.events)
-    if running is not None:
-        raise TurnRunningError(session.id, running)
-    return session.next_turn
 
 
 def _range(session: Session, start: int, end: int) -> tuple[int, ...]:

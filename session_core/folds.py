@@ -3,8 +3,8 @@
 All take any events in log order; on a log or a view they walk records and never unpack a run.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from session_core.events import Event
 from session_core.log import EventLog, Events, EventView, events_of
@@ -28,12 +28,6 @@ def last_event_of(events: Events, types: Iterable[str]) -> Event | None:
     return next((event for event in backwards if event.type in wanted), None)
 
 
-def current_todos(events: Events) -> Sequence[Mapping[str, Any]]:
-    """Return the last todo list, empty if there is none."""
-    last = last_event_of(events, ("todo/write",))
-    return () if last is None else last.data["todos"]
-
-
 def current_title(events: Events) -> str | None:
     """Return the last title."""
     last = last_event_of(events, ("session/title",))
@@ -55,26 +49,6 @@ def last_turn_number(events: Events) -> int:
     """Return the highest number that a turn boundary names, 0 if there is none."""
     numbers = (event.data["turn"] for event in events_of(events) if event.type in _TURN_BOUNDARIES)
     return max(numbers, default=0)
-
-
-def current_config(events: Events) -> dict[str, Any]:
-    """Return the last value of every configuration option that was ever set (Z11)."""
-    return {
-        event.data["configId"]: event.data["value"]
-        for event in events_of(events)
-        if event.type == "config/set"
-    }
-
-
-def current_preset(events: Events, seed_length: int | None = None) -> str | None:
-    """Return the last permission preset; a `full-access` that a fork inherited is ignored (Z28)."""
-    preset: str | None = None
-    for event in events_of(events):
-        if event.type == "permission/preset":
-            chosen = event.data["preset"]
-            if chosen != "full-access" or event.seq >= (seed_length or 0):
-                preset = chosen
-    return preset
 
 
 def current_grants(events: Events, seed_length: int | None = None) -> dict[GrantKey, str]:

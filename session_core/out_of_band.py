@@ -6,6 +6,7 @@ from typing import Any
 
 from session_core.events import Event
 from session_core.folds import is_turn_open
+from session_core.own_turn import own_turn
 from session_core.session import Session
 
 _logger = logging.getLogger(__name__)
@@ -28,19 +29,18 @@ async def append_enclosed(
     """
     if is_turn_open(session.events):
         return session.append(event_type, data)
-    turn = session.next_turn
-    session.append("turn/start", {"turn": turn, "trigger": trigger})
-    end = {"turn": turn, "reason": {"kind": "completed"}}
-    try:
-        event = session.append(event_type, data)
-    except Exception:
-        session.append("turn/end", end)
+    refusal: Exception | None = None
+    with own_turn(session, trigger):
         try:
-            await flush()
-        except Exception:
-            # The caller is told of the refusal, which came first.
-            _logger.exception("the flush after a refused %s failed", event_type)
-        raise
-    session.append("turn/end", end)
-    await flush()
-    return event
+            event = session.append(event_type, data)
+        except Exception as error:  # noqa: BLE001 - raised again, behind the turn's end
+            refusal = error
+    if refusal is None:
+        await flush()
+        return event
+    try:
+        await flush()
+    except Exception:
+        # The caller is told of the refusal, which came first.
+        _logger.exception("the flush after a refused %s failed", event_type)
+    raise refusal

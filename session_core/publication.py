@@ -49,26 +49,30 @@ class Publication:
             raise ReentrantAppendError(session_id, event_type)
         self._publishing = True
 
-    def vet(self, event: Event, *, in_order: bool = False) -> tuple[Observer, ...]:
+    def vet(self, event: Event) -> tuple[Observer, ...]:
         """Let everybody veto the candidate; return who will hear of it.
-
-        Args:
-            event: The candidate.
-            in_order: Whether the invariants are known to hold for it.
 
         Raises:
             Exception: Whatever a validator raised.
         """
         observers = self.observers
-        if not in_order and self.trace is not None:
+        if self.trace is not None:
             self.trace.check(event)
         for validate in self.validators:
             validate(event)
         return observers
 
-    def notify(self, observers: tuple[Observer, ...], event: Event) -> None:
-        """Tell `observers` of the committed event, each contained."""
-        if self.trace is not None:
+    def notify(
+        self, observers: tuple[Observer, ...], event: Event, *, in_order: bool = False
+    ) -> None:
+        """Tell `observers` of the committed event, each contained.
+
+        Args:
+            observers: From `vet`.
+            event: The event.
+            in_order: Whether it only continues what the trace has followed already.
+        """
+        if self.trace is not None and not in_order:
             self.trace.advance(event)
         for observer in observers:
             try:

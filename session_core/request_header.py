@@ -35,7 +35,7 @@ def fold_request_header(events: Events, base: Mapping[str, Any] | None = None) -
     return None if last is None else canonical_header(last)
 
 
-class HeaderFold:
+class RequestHeaderFold:
     """The same fold, kept up to date at the cost of the events that are new."""
 
     __slots__ = ("_folded", "_header")
@@ -53,8 +53,8 @@ class HeaderFold:
         return self._header
 
 
-class HeaderRecorder:
-    """Decides when a turn runner owes the log a `request/header` event. One per runner instance."""
+class RequestHeaderRecorder:
+    """Decides when the log is to get a `request/header` event. One per runner instance."""
 
     __slots__ = ("_recorded",)
 
@@ -71,6 +71,9 @@ class HeaderRecorder:
             folded: What the log says now, from `Session.request_header()`.
         """
         if not self._recorded:
-            self._recorded = True
             return "initial" if folded is None else "resume"
         return None if header_equals(header, folded) else "change"
+
+    def note_recorded(self) -> None:
+        """Note that the header was appended with the reason that was given."""
+        self._recorded = True

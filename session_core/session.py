@@ -37,7 +37,7 @@ from session_core.log import EventLog, EventView, GrowingLog
 from session_core.log_builder import EventLogBuilder
 from session_core.projection import HistoryProjection
 from session_core.publication import Publication
-from session_core.request_header import HeaderFold
+from session_core.request_header import RequestHeaderFold
 from session_core.surface import Placement, Surface, SurfaceTracker, snapshot_intent
 from session_core.vocabulary import CORE_VOCABULARY, Vocabulary, refuse_legacy
 
@@ -93,7 +93,7 @@ class Session:
         self._surface_view = Surface(self._surface)
         self._view: EventView | None = None
         self._history = HistoryProjection()
-        self._header_fold = HeaderFold()
+        self._header_fold = RequestHeaderFold()
         self._publication: Publication | None = None
 
     @property
@@ -233,13 +233,14 @@ class Session:
         publication.begin(self._header.id, CHUNK_EVENT)
         try:
             time = self._clock()
-            event = run.shape.event(text, len(log), time)
+            event = run.shape.event(text, run.seq0 + len(run.texts), time)
             # Nothing was committed since the delta that this one continues, so the trace, which
-            # passed that one, has nothing to add.
-            observers = publication.vet(event, in_order=continues)
+            # passed that one, has nothing to add; only validators look at each.
+            in_order = continues and not publication.validators
+            observers = publication.observers if in_order else publication.vet(event)
             log.add_delta(run, text, time)
             self._view = None
-            publication.notify(observers, event)
+            publication.notify(observers, event, in_order=in_order)
         finally:
             publication.end()
         return event

@@ -20,7 +20,10 @@ SERVER: Final = frozenset(
     {
         "session_core",
         "persistence",
+        "acp_server.turns",
         "acp_server.agents",
+        "acp_server.models",
+        "acp_server.builtin_agents",
         "acp_server.app",
         "acp_server.transport",
         "acp_server.rpc",
@@ -39,22 +42,28 @@ ROOMS: Final[Mapping[str, frozenset[str]]] = {
     "persistence.memory": frozenset({"session_core", "persistence"}),
     "persistence.sqlite": frozenset({"session_core", "persistence"}),
     "persistence.testing": ANYTHING,
-    "acp_server": frozenset({"acp_server.agents"}),
+    "acp_server": frozenset({"acp_server.turns", "acp_server.agents"}),
     "acp_server.__main__": frozenset({"acp_server.cli", "acp_server.own_path"}),
     "acp_server.own_path": frozenset(),
     "acp_server.version": frozenset(),
     "acp_server.wire": frozenset(),
     "acp_server.transport": frozenset(),
     "acp_server.rpc": frozenset({"acp_server.wire", "acp_server.transport"}),
-    "acp_server.agents": frozenset({"session_core"}),
+    "acp_server.turns": frozenset({"session_core"}),
+    "acp_server.agents": frozenset({"session_core", "acp_server.turns"}),
+    "acp_server.models": frozenset({"session_core", "acp_server.turns", "acp_server.agents"}),
+    "acp_server.builtin_agents": frozenset(
+        {"session_core", "acp_server.turns", "acp_server.agents", "acp_server.models"}
+    ),
     # Translates the errors of the lower rooms to wire codes, once, for the bridge.
     "acp_server.errors": frozenset(
-        {"session_core", "persistence", "acp_server.agents", "acp_server.wire", "acp_server.rpc"}
+        {"session_core", "persistence", "acp_server.turns", "acp_server.wire", "acp_server.rpc"}
     ),
     "acp_server.bridge": frozenset(
         {
             "session_core",
             "persistence",
+            "acp_server.turns",
             "acp_server.agents",
             "acp_server.errors",
             "acp_server.version",
@@ -97,7 +106,9 @@ ROOMS: Final[Mapping[str, frozenset[str]]] = {
             *SERVER,
         }
     ),
-    "acp_server.testing.serve": frozenset({"acp_server.testing.client", *SERVER}),
+    "acp_server.testing.serve": frozenset(
+        {"acp_server.own_path", "acp_server.testing.client", *SERVER}
+    ),
     "tests": ANYTHING,
 }
 
@@ -238,6 +249,52 @@ def test_imports_point_down_and_libraries_stay_at_home() -> None:
 
 def test_every_module_has_a_room() -> None:
     assert [module for module in modules_under(ROOT) if room_of(module) is None] == []
+
+
+def circles_under(root: Path) -> list[list[str]]:
+    """Return the modules that import each other, late imports and those for types included."""
+    known = modules_under(root)
+    graph: dict[str, set[str]] = {module: set() for module in known}
+    for imported in imports_under(root):
+        # A package is imported by its modules, and names them in its front door.
+        if imported.target in known and known[imported.target].name != "__init__.py":
+            graph[imported.module].add(imported.target)
+    reached = {module: reachable(module, graph) for module in graph}
+    circles = {
+        tuple(sorted(other for other in reached[module] if module in reached[other]))
+        for module in graph
+        if module in reached[module]
+    }
+    return sorted(map(list, circles))
+
+
+def reachable(module: str, graph: Mapping[str, set[str]]) -> set[str]:
+    """Return what a module imports, directly or not."""
+    found: set[str] = set()
+    ahead = [module]
+    while ahead:
+        new = graph[ahead.pop()] - found
+        found |= new
+        ahead.extend(new)
+    return found
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circles_under(ROOT) == []
+
+
+def test_a_planted_circle_is_found(tmp_path: Path) -> None:
+    tree = planted_tree(
+        tmp_path,
+        {
+            "session_core/__init__.py": "from session_core.a import x",
+            "session_core/a.py": "from session_core import b",
+            "session_core/b.py": "def f():\n    from session_core.c import y",
+            "session_core/c.py": "import typing\nif typing.TYPE_CHECKING:\n    from . import a",
+            "session_core/d.py": "import session_core.a",
+        },
+    )
+    assert circles_under(tree) == [["session_core.a", "session_core.b", "session_core.c"]]
 
 
 @pytest.mark.parametrize("module", LIGHT)

@@ -1,1 +1,1 @@
-"""The turn runner and its ports, the handle agents drive, and the built-in agents."""
+"""What the author of an agent imports: the agent, the turn handle, calls, declarations."""

@@ -9,29 +9,29 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypedDict, overload
+from typing import TYPE_CHECKING, Any, TypedDict, overload
+
+from acp_server.turns.presets import MODE_OPTION_ID, PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
 
     from acp_server.agents.commands import Command
-    from acp_server.agents.options import ConfigOption, Preset
+    from acp_server.agents.options import ConfigOption
     from acp_server.agents.presenters import Presenters
     from acp_server.agents.sign_in import SignIn
     from acp_server.agents.turn import Turn
+    from acp_server.turns.driver import PromptPolicy
+    from acp_server.turns.presets import Preset
+    from acp_server.turns.run import TurnRun
     from session_core.compaction import Summarize
 
 Drive = Callable[["Turn"], Awaitable[None]]
 """What an author writes: it drives one turn and returns when the turn is over."""
 
-PromptPolicy = Callable[[str], "str | None"]
-"""Given the text of a prompt, the reason to refuse it, or None (contract 1.14 step 2)."""
-
 Extension = Callable[[dict[str, Any]], "Awaitable[dict[str, Any] | None]"]
 """Answers an extension request: its params to its result. To refuse: `RequestRefusedError`."""
-
-_PRESETS: Final = ("ask", "auto-edit", "read-only", "full-access")
 
 
 class Declarations(TypedDict, total=False):
@@ -74,7 +74,7 @@ class Agent:
             tools.
 
     Raises:
-        ValueError: A declaration is none that could be served.
+        ValueError: A declaration could not be served.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Agent:
     takes_images: bool = True
     takes_audio: bool = False
     takes_resources: bool = True
-    modes: tuple[Preset, ...] = _PRESETS
+    modes: tuple[Preset, ...] = PRESETS
     options: tuple[ConfigOption, ...] = ()
     commands: tuple[Command, ...] = ()
     sign_in: SignIn | None = None
@@ -93,17 +93,25 @@ class Agent:
     presenters: Presenters | None = None
 
     def __post_init__(self) -> None:
-        unknown = [mode for mode in self.modes if mode not in _PRESETS]
+        unknown = [mode for mode in self.modes if mode not in PRESETS]
         if unknown:
-            message = f"there is no permission preset {unknown[0]!r}; there are: {_PRESETS}"
+            message = f"there is no permission preset {unknown[0]!r}; there are: {PRESETS}"
             raise ValueError(message)
         # `mode` is the second view of the modes, whether an agent has some or not (Z11).
-        _require_distinct("config option", ["mode", *(option.id for option in self.options)])
+        _require_distinct(
+            "config option", [MODE_OPTION_ID, *(option.id for option in self.options)]
+        )
         _require_distinct("command", [command.name for command in self.commands])
         for method in self.extensions:
             if not method.startswith("_"):
                 message = f"extension method {method!r} does not begin with '_'"
                 raise ValueError(message)
+
+    async def drive_turn(self, run: TurnRun) -> None:
+        """Drive one turn of the engine, through the handle that the author's function takes."""
+        from acp_server.agents.turn import Turn  # noqa: PLC0415 - not before the first turn
+
+        await self.drive(Turn(run))
 
     async def __call__(self, turn: Turn) -> None:
         """Drive one turn, so that a decorated function can still be called."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from acp_server.agents.bounds import (
+from acp_server.turns.bounds import (
     MAX_DIFF_BYTES,
     MAX_TITLE_BYTES,
     bounded_blocks,
@@ -12,7 +12,7 @@ from acp_server.agents.bounds import (
     shown_json,
     utf8_size,
 )
-from acp_server.agents.content import clean_text, result_content
+from acp_server.turns.content import clean_text, result_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ class CallCard:
         console: The card is that of a command run by the agent; a text describes the command.
 
     Raises:
-        ValueError: The kind is none.
+        ValueError: There is no such kind.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class CallCard:
 
     def add_diff(self, path: str, old: str | None, new: str) -> None:
         """Add a change of a file; changes too large to be shown are only named (B77)."""
-        path = self._absolute(path)
+        path = clean_text(self._absolute(path))
         size = utf8_size(new) + (0 if old is None else utf8_size(old))
         self._diff_bytes += size
         self._diff_notes.append(f"[diff of {path} left out: {size} bytes]")
@@ -176,12 +176,12 @@ class CallCard:
 
     def _location(self, item: Location) -> dict[str, Any]:
         if isinstance(item, str):
-            return {"path": self._absolute(item)}
+            return {"path": clean_text(self._absolute(item))}
         path, line = item
         if line < 1:
             message = f"lines count from 1, not {line!r}"
             raise ValueError(message)
-        return {"path": self._absolute(path), "line": line}
+        return {"path": clean_text(self._absolute(path)), "line": line}
 
 
 def _console_end(output: str, exit_code: int | None, signal: str | None) -> dict[str, Any]:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from acp_server.agents.agent import Agent
-    from acp_server.agents.settings import SessionSettings
+    from acp_server.turns.settings import SessionSettings
 
 _LINE: Final = re.compile(r"/([a-z][a-z0-9-]*)(?: |\Z)")
 """Not `/usr/bin/x fails`: a path goes to the agent."""
@@ -104,7 +103,7 @@ class Command:
 
     def __post_init__(self) -> None:
         if not _LINE.fullmatch(f"/{self.name}"):
-            message = f"{self.name!r} is no name for a command"
+            message = f"{self.name!r} is not a name for a command"
             raise ValueError(message)
 
 
@@ -124,45 +123,3 @@ def command_line_from(blocks: Iterable[Mapping[str, Any]]) -> CommandLine | None
     if found is None:
         return None
     return CommandLine(found[1], text[found.end() :].strip(), text.strip())
-
-
-def commands_of(agent: Agent) -> tuple[Command, ...]:
-    """Return the agent's commands and those built-in ones that it does not replace."""
-    own = {command.name for command in agent.commands}
-    built_in = [_HELP, _TITLE, _FORK]
-    if agent.summarize is not None:
-        built_in.append(_COMPACT)
-    return (*agent.commands, *(command for command in built_in if command.name not in own))
-
-
-async def _help(call: CommandCall) -> str:
-    lines = []
-    for command in call.session.commands:
-        use = f"/{command.name}" if command.hint is None else f"/{command.name} {command.hint}"
-        lines.append(f"- `{use}`: {command.description}")
-    return "\n".join(lines)
-
-
-async def _title(call: CommandCall) -> str:
-    title = " ".join(call.argument.split())
-    if not title:
-        message = "say what the session is to be called: /title NAME"
-        raise CommandError(message)
-    await call.session.set_title(title)
-    return f"This session is now called {title!r}."
-
-
-async def _fork(call: CommandCall) -> str:
-    child = await call.session.fork()
-    return f"Forked to session {child}. Open it from the list of sessions."
-
-
-async def _compact(call: CommandCall) -> str:
-    count = await call.session.compact()
-    return f"{count} messages of the model's history are now one summary."
-
-
-_HELP: Final = Command("help", "List the commands", _help)
-_TITLE: Final = Command("title", "Name this session", _title, hint="NAME")
-_FORK: Final = Command("fork", "Copy this session into a new one", _fork)
-_COMPACT: Final = Command("compact", "Shorten the model's history to a summary", _compact)

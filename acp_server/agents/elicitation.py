@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from acp_server.agents.ports import ClientPort
+    from acp_server.turns.ports import ClientPort
 
 
 class UrlVisit:

@@ -11,7 +11,7 @@ import anyio
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from acp_server.agents.ports import ClientPort
+    from acp_server.turns.ports import ClientPort
 
 
 class TurnFiles:

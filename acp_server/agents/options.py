@@ -1,20 +1,11 @@
 """What an agent lets its users set: permission presets and options of its own (contract 6.8).
 
-Declarations only; what is set in a session is known to `settings`.
+Declarations only; what is set in a session is known to `turns.settings`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
-
-Preset = Literal["ask", "auto-edit", "read-only", "full-access"]
-"""A permission preset; its ACP view is a mode and the option `mode`."""
-
-PRESETS: tuple[Preset, ...] = get_args(Preset)
-
-MODE_OPTION_ID = "mode"
-"""The config option that is the second view of the modes (Z11); no author's option may take it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 
-from acp_server.agents.bounds import MAX_TEXT_BYTES, bounded_text
 from acp_server.agents.errors import NotOfferedError
+from acp_server.turns.bounds import MAX_TEXT_BYTES, bounded_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
-    from acp_server.agents.ports import ClientPort, TerminalExit
+    from acp_server.turns.ports import ClientPort, TerminalExit
 
 _log = logging.getLogger(__name__)
 

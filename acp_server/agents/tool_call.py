@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from acp_server.agents.bounds import bounded_blocks, bounded_text
-from acp_server.agents.call_card import CallCard
-from acp_server.agents.content import clean_text, result_content
-from acp_server.agents.errors import CheckpointError, PermissionDenied, TurnClosedError
-from acp_server.agents.permissions import effect_from_outcome, standing_decision
-from acp_server.agents.ports import GrantScope
-from acp_server.agents.turn_log import ABORTED, ABORTED_BEFORE_DISPATCH, OpenCall
+from acp_server.turns.bounds import bounded_blocks, bounded_text
+from acp_server.turns.content import clean_text, result_content
+from acp_server.turns.errors import CheckpointError, PermissionDenied, TurnClosedError
+from acp_server.turns.permissions import effect_from_outcome, standing_decision
+from acp_server.turns.ports import GrantScope
+from acp_server.turns.turn_log import ABORTED, ABORTED_BEFORE_DISPATCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from acp_server.agents.ports import PermissionOutcome
+    from acp_server.agents.call_card import CallCard
     from acp_server.agents.terminals import Terminal
-    from acp_server.agents.turn import Turn
+    from acp_server.turns.ports import PermissionOutcome
+    from acp_server.turns.run import TurnRun
+    from acp_server.turns.turn_log import OpenCall
     from session_core import CallId
 
 _DENIED = {"name": "PermissionDeniedError", "code": "PERMISSION_DENIED"}
@@ -39,54 +39,49 @@ class ToolCall:
 
     def __init__(
         self,
-        turn: Turn,
-        *,
+        run: TurnRun,
         call_id: CallId,
         name: str,
         arguments: str,
         card: CallCard,
+        *,
         ask: bool | str = False,
         grant: str | None = None,
-        streamed: bool = False,
     ) -> None:
         self.call_id = call_id
         self.refusal_text = "The user did not allow this call."
-        self._turn = turn
-        self._call = OpenCall(call_id, name, arguments)
+        self._run = run
+        self._name = name
+        self._arguments = arguments
+        self._call: OpenCall | None = None
         self._card = card
         self._ask = ask
         self._grant = None if grant is None else GrantScope(name, clean_text(grant))
         self._content: list[dict[str, Any]] | None = None
-        self._streamed = streamed
 
     @classmethod
     def of_model(
         cls,
-        turn: Turn,
-        block: Mapping[str, Any],
+        run: TurnRun,
+        call: OpenCall,
+        card: CallCard,
         *,
-        title: str,
-        kind: str,
         ask: bool = False,
         grant: str | None = None,
     ) -> ToolCall:
-        """Return the call for a tool-call block that a model has put into its message.
+        """Return the call that a model has put into its message, which is in the log.
 
-        The call is noted at once: it gets its result even if it is never entered.
+        Args:
+            run: The turn.
+            call: The call as the log has it; its card is shown even if it is never entered.
+            card: Its card.
+            ask: See `Turn.tool`.
+            grant: See `Turn.tool`.
         """
-        raw_input = object_or_none(block["arguments"])
-        call = cls(
-            turn,
-            call_id=block["id"],
-            name=block["name"],
-            arguments=block["arguments"],
-            card=CallCard(title, kind, raw_input, turn.absolute),
-            ask=ask,
-            grant=grant,
-            streamed=True,
-        )
-        turn.log.expect(call._call, call._card.view())
-        return call
+        made = cls(run, call.call_id, call.name, call.arguments, card, ask=ask, grant=grant)
+        made._call = call
+        call.view = card.view()
+        return made
 
     # -- for the body -----------------------------------------------------------------------
 
@@ -104,6 +99,9 @@ class ToolCall:
         Args:
             value: A text or content blocks.
             raw: The result as a JSON object, for clients that show it; the model does not get it.
+
+        Raises:
+            ValueError: `raw` is not lossless JSON.
         """
         self._content = bounded_blocks(result_content(value))
         if raw is not None:
@@ -160,16 +158,16 @@ class ToolCall:
     # -- life -------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        log = self._turn.log
-        if not self._streamed:
-            log.tool_call_block(self.call_id, self._call.name, self._call.arguments)
-            log.finish_stream("tool-calls")
-        log.announce(self._call, self._card.view())
+        log = self._run.log
+        call = self._call
+        if call is None:
+            call = self._call = log.call(self.call_id, self._name, self._arguments)
+        log.announce(call, self._card.view())
         if self._ask:
-            await self._seek_permission()
-        log.start_call(self._call)
+            await self._seek_permission(call)
+        log.start_call(call)
         try:
-            await self._turn.checkpoint()
+            await self._run.checkpoint()
         except CheckpointError as error:
             # Fail-closed (Z8): the intent is not on disk, so the body does not run.
             self._end(result_content(str(error)), _STORE_FAILED)
@@ -188,23 +186,23 @@ class ToolCall:
         if exc_type is not None and issubclass(exc_type, anyio.get_cancelled_exc_class()):
             self._end_aborted(ABORTED)
             return
-        if self._turn.log.closed:
+        if self._run.log.closed:
             return
         if exc is None:
             self._end(self._result())
         else:
             error = {"name": type(exc).__name__, "code": "TOOL_FAILED"}
             self._end(result_content(bounded_text(f"{type(exc).__name__}: {exc}")), error)
-        await self._turn.checkpoint()
+        await self._run.checkpoint()
 
     # -- inside -----------------------------------------------------------------------------
 
-    async def _seek_permission(self) -> None:
-        turn, log, grant = self._turn, self._turn.log, self._grant
-        approval_id = turn.new_approval_id()
+    async def _seek_permission(self, call: OpenCall) -> None:
+        run, log, grant = self._run, self._run.log, self._grant
+        approval_id = run.ids.approval_id()
         reason = clean_text(self._ask) if isinstance(self._ask, str) else None
-        log.approval_asked(approval_id, self._call, reason)
-        standing = standing_decision(log.session, turn.settings, self._card.kind, grant)
+        log.approval_asked(approval_id, call, reason)
+        standing = standing_decision(run.session, run.settings, self._card.kind, grant)
         try:
             outcome = standing or await self._asked()
         except anyio.get_cancelled_exc_class():
@@ -219,16 +217,16 @@ class ToolCall:
         if outcome == "cancelled":
             # The user stopped the turn instead of answering (Z19).
             self._end_aborted(ABORTED_BEFORE_DISPATCH)
-            await turn.abort()
+            await run.abort()
         if outcome not in _ALLOWED:
             self._end(result_content(self.refusal_text), _DENIED)
-            await turn.checkpoint()
-            raise PermissionDenied(self._call.name)
+            await run.checkpoint()
+            raise PermissionDenied(self._name)
 
     async def _asked(self) -> PermissionOutcome:
         # What the answer will be about must be durable before it is asked (Z7).
-        await self._turn.checkpoint()
-        return await self._turn.request_permission(self.call_id, self._grant)
+        await self._run.checkpoint()
+        return await self._run.client.request_permission(self.call_id, self._grant)
 
     def _result(self) -> list[dict[str, Any]]:
         if self._content is not None:
@@ -237,7 +235,7 @@ class ToolCall:
 
     def _end_aborted(self, error: Mapping[str, str]) -> None:
         # An abandoned body may come back after the runner has closed the turn (Z19).
-        if not self._turn.log.closed:
+        if not self._run.log.closed:
             text = "The turn was cancelled before this call finished."
             output = self._card.console_text()
             self._end(result_content(f"{output}\n{text}" if output else text), error)
@@ -246,26 +244,12 @@ class ToolCall:
         view = self._card.result_view()
         if error is not None and view is not None and view["type"] != "terminal-result":
             view = None
-        self._turn.log.end_call(self._call, content, error=error, view=view)
+        if self._call is not None:
+            self._run.log.end_call(self._call, content, error=error, view=view)
 
     def _require_open(self) -> None:
-        if self._turn.log.closed or self.call_id not in self._turn.log.open_calls:
+        if self._run.log.closed or self.call_id not in self._run.log.open_calls:
             raise TurnClosedError
 
     def _show(self) -> None:
-        self._turn.log.card(self.call_id, self._card.view())
-
-
-def arguments_text(arguments: Mapping[str, Any] | None) -> str:
-    """Return a call's arguments as the JSON text that a model would have sent (Z2)."""
-    raw = "{}" if arguments is None else json.dumps(dict(arguments), ensure_ascii=False)
-    return clean_text(raw)
-
-
-def object_or_none(arguments: str) -> dict[str, Any] | None:
-    """Return the parsed arguments if they are a JSON object, as `rawInput` must be (Z26)."""
-    try:
-        value = json.loads(arguments or "{}")
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+        self._run.log.card(self.call_id, self._card.view())

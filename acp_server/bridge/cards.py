@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from acp_server.agents.presenters import REFERENCE_PRESENTERS, ResultParts
-from acp_server.bridge.json_objects import object_or_none
 from acp_server.bridge.presentation import call_fields, result_fields, unknown_call_fields
+from acp_server.turns.arguments import arguments_or_none
 from acp_server.wire import updates
 from session_core import CardError, check_view
 
@@ -221,13 +221,13 @@ class ToolCards:
     def _presented(self, call_id: str) -> Mapping[str, Any] | None:
         """Return the view that the tool's presenter gives a call without a card."""
         name, arguments = self._calls.get(call_id, ("", ""))
-        return self.presenters.call_view(name, object_or_none(arguments))
+        return self.presenters.call_view(name, arguments_or_none(arguments))
 
     def _presented_result(self, card: Card, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if not card.presented:
             return None
         name, arguments = self._calls.get(card.call_id, ("", ""))
-        parts = ResultParts(object_or_none(arguments) or {}, data["content"], data.get("meta"))
+        parts = ResultParts(arguments_or_none(arguments) or {}, data["content"], data.get("meta"))
         return self.presenters.result_view(name, parts)
 
     @property

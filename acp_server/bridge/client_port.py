@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from acp_server.agents.ports import TerminalExit, TerminalOutput
 from acp_server.rpc.errors import ConnectionClosedError, PeerError, RemoteError
+from acp_server.turns.ports import TerminalExit, TerminalOutput
 from acp_server.wire import asks, updates
 from acp_server.wire.answers import (
     CreateTerminalAnswer,
@@ -28,9 +28,9 @@ from acp_server.wire.model import parse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from acp_server.agents.ports import GrantScope, NoticeSeverity, PermissionOutcome
     from acp_server.bridge.cards import ToolCards
     from acp_server.rpc.peer import Peer
+    from acp_server.turns.ports import GrantScope, NoticeSeverity, PermissionOutcome
     from acp_server.wire.handshake import ClientCapabilities
     from acp_server.wire.model import WireModel
     from acp_server.wire.shapes import JsonObject

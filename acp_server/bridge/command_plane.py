@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from acp_server.agents.commands import CommandCall, CommandError, commands_of
-from acp_server.agents.content import clean_text
-from acp_server.agents.errors import CheckpointError
-from acp_server.agents.settings import LogEntry
+from acp_server.agents.builtin_commands import commands_of
+from acp_server.agents.commands import CommandCall, CommandError
+from acp_server.turns.content import clean_text
+from acp_server.turns.errors import CheckpointError
+from acp_server.turns.pending_event import PendingEvent
 from persistence.errors import PersistenceError
 from session_core import TurnNumberError, compact_range, last_event_of
 
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
     from acp_server.agents.agent import Agent
     from acp_server.agents.commands import CommandLine
-    from acp_server.agents.ports import DurabilityPort
-    from acp_server.agents.runner import TurnRunner
-    from acp_server.agents.settings import SessionSettings
+    from acp_server.turns.ports import DurabilityPort
+    from acp_server.turns.runner import TurnRunner
+    from acp_server.turns.settings import SessionSettings
     from persistence.coordinator import SessionPersistence
     from session_core import Session, SessionStore
 
@@ -97,7 +98,7 @@ class CommandPlane:
             CommandError: The store failed.
         """
         data = {"title": clean_text(title), "messageSeqs": [], "source": {"kind": "user"}}
-        self._runner.append_between_turns(_TITLE_TRIGGER, [LogEntry("session/title", data)])
+        self._runner.append_between_turns(_TITLE_TRIGGER, [PendingEvent("session/title", data)])
         await self._flush()
 
     async def fork(self) -> str:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MAX_TEXT_CHARS = 65_536
 """A chunk's text is at most 256 KiB of UTF-8, and its frame below 1 MiB when escaped (Z20)."""
 
+TEXT_END = b"}}}}\n"
+"""What stands behind the text in a text chunk's frame."""
+
 _VARIANTS = {"text": "agent_message_chunk", "reasoning": "agent_thought_chunk"}
 
 
@@ -46,7 +49,7 @@ class FrameBuilder:
     @staticmethod
     def text_frame(prefix: bytes, text: str) -> bytes:
         """Return the frame of one piece of text behind a `text_prefix`."""
-        return prefix + orjson.dumps(text) + b"}}}}\n"
+        return prefix + orjson.dumps(text) + TEXT_END
 
     def texts(self, kind: str, message_id: str, text: str) -> list[bytes]:
         """Return the frames of a text of any length, cut at character borders."""

@@ -10,12 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from acp_server.agents.commands import command_line_from
-from acp_server.agents.content import pieces
-from acp_server.agents.errors import CheckpointError
-from acp_server.agents.options import MODE_OPTION_ID
 from acp_server.agents.presenters import REFERENCE_PRESENTERS
-from acp_server.agents.runner import RunnerPorts, TurnRunner
-from acp_server.agents.settings import SettingError
 from acp_server.bridge.cards import ToolCards
 from acp_server.bridge.client_port import SessionClient
 from acp_server.bridge.command_plane import CommandPlane
@@ -27,6 +22,12 @@ from acp_server.bridge.replay import Replay
 from acp_server.bridge.setting_views import config_options, mode_state
 from acp_server.errors import is_lost
 from acp_server.rpc.errors import RpcError
+from acp_server.turns.content import pieces
+from acp_server.turns.errors import CheckpointError
+from acp_server.turns.ports import RunnerPorts
+from acp_server.turns.presets import MODE_OPTION_ID
+from acp_server.turns.runner import TurnRunner
+from acp_server.turns.settings import SettingError
 from acp_server.wire import updates
 from persistence.errors import PersistenceError
 from session_core import TurnNumberError
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from acp_server.agents.agent import Agent
-    from acp_server.agents.ids import IdSource
-    from acp_server.agents.runner import PendingPrompt
     from acp_server.bridge.opening_warnings import OpeningWarning
     from acp_server.rpc.peer import Peer
     from acp_server.rpc.table import RequestContext
+    from acp_server.turns.ids import IdSource
+    from acp_server.turns.pending_prompt import PendingPrompt
     from acp_server.wire.handshake import ClientCapabilities
     from persistence.coordinator import SessionPersistence
     from session_core import Session, SessionStore
@@ -53,7 +54,7 @@ REPLAY_SLICE = 64
 
 
 class SessionDurability:
-    """The checkpoint of one session, in the words of the agents' room."""
+    """The checkpoint of one session, in the words of the turn engine."""
 
     def __init__(self, persistence: SessionPersistence, session: Session) -> None:
         self._persistence = persistence

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os.path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from acp_server.agents.bounds import (
+from acp_server.agents.call_card import KINDS
+from acp_server.turns.arguments import arguments_or_none
+from acp_server.turns.bounds import (
     MAX_DIFF_BYTES,
     bounded_blocks,
     bounded_text,
     shown_json,
     utf8_size,
 )
-from acp_server.agents.call_card import KINDS
-from acp_server.bridge.json_objects import object_or_none
 from acp_server.wire import blocks, content
 from acp_server.wire.errors import WireError
 
@@ -56,7 +56,7 @@ def call_fields(
 def unknown_call_fields(name: str, arguments: str) -> Fields:
     """Return the card of a call that no view and no presenter describes."""
     fields: Fields = {"title": name or "tool", "kind": "other"}
-    parsed = object_or_none(arguments)
+    parsed = arguments_or_none(arguments)
     raw_input = None if parsed is None else shown_json(parsed)
     if raw_input is not None:
         fields["rawInput"] = raw_input

@@ -9,10 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from acp_server.agents.active_turn import CANCEL_GRACE_S
 from acp_server.agents.errors import RequestRefusedError
-from acp_server.agents.options import MODE_OPTION_ID
-from acp_server.agents.runner import QueueFullError
 from acp_server.bridge.account import Account
 from acp_server.bridge.open_session import OpenSession
 from acp_server.bridge.open_sessions import OpenSessions
@@ -35,6 +32,9 @@ from acp_server.bridge.stop_reasons import stop_reason_from_end
 from acp_server.errors import rpc_error_from_store
 from acp_server.rpc.errors import RpcError
 from acp_server.rpc.table import Handler, MethodTable, Params, RequestContext
+from acp_server.turns.active_turn import CANCEL_GRACE_S
+from acp_server.turns.presets import MODE_OPTION_ID
+from acp_server.turns.runner import QueueFullError
 from acp_server.wire import requests, results
 from persistence.errors import PersistenceError
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from acp_server.agents.active_turn import TurnOutcome
     from acp_server.agents.agent import Agent, Extension
-    from acp_server.agents.ids import IdSource
     from acp_server.bridge.capabilities import Handshake
     from acp_server.rpc.peer import Peer
+    from acp_server.turns.ids import IdSource
+    from acp_server.turns.turn_end import TurnOutcome
     from persistence.coordinator import SessionPersistence
     from session_core import Session, SessionStore
 

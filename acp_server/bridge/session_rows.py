@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acp_server.bridge.json_objects import iso_time
+from acp_server.bridge.timestamps import iso_time
 from acp_server.wire import results
 from session_core import current_title, is_turn_open
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from acp_server.agents.options import MODE_OPTION_ID, BooleanOption
+from acp_server.agents.options import BooleanOption
+from acp_server.turns.presets import MODE_OPTION_ID
 from acp_server.wire import results
 
 if TYPE_CHECKING:
     from acp_server.agents.agent import Agent
     from acp_server.agents.options import Choice, SelectOption
-    from acp_server.agents.settings import SessionSettings
+    from acp_server.turns.settings import SessionSettings
 
 _PRESETS: Final = {
     "ask": ("Ask", "Ask before each change"),

@@ -116,10 +116,10 @@ def _run_sessions(options: argparse.Namespace) -> int:
 def _run_serve(options: argparse.Namespace) -> int:
     import anyio  # noqa: PLC0415 - not for --help
 
-    from acp_server.agents.errors import AgentsError  # noqa: PLC0415 - as above
-    from acp_server.agents.loading import load_agent  # noqa: PLC0415 - as above
     from acp_server.app import ServerConfig, serve_stdio  # noqa: PLC0415 - as above
+    from acp_server.builtin_agents.loading import load_agent  # noqa: PLC0415 - as above
     from acp_server.transport.stdio import StdioTransport  # noqa: PLC0415 - as above
+    from acp_server.turns.errors import AgentsError  # noqa: PLC0415 - as above
 
     if sys.stdin.isatty():
         hint = f"{PROGRAM}: speaking ACP on stdin and stdout; an editor starts this command"

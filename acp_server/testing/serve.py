@@ -17,8 +17,8 @@ import argparse
 
 import anyio
 
-from acp_server.agents.loading import load_agent
 from acp_server.app import ServerConfig, serve_stdio
+from acp_server.builtin_agents.loading import load_agent
 from acp_server.testing.client import CountedIds, clock_of_series
 from acp_server.transport.stdio import StdioTransport
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_server.agents.author_path import OUR_PACKAGES
+from acp_server.builtin_agents.author_path import OUR_PACKAGES
 from acp_server.testing import AcpClient, AcpError
 
 AGENT = """

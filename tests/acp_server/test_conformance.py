@@ -7,9 +7,9 @@ import anyio
 import pytest
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import PermissionDenied, TurnClosedError
 from acp_server.agents.turn import Turn
 from acp_server.testing import FILE_CAPABILITIES, AcpError, running_server
+from acp_server.turns.errors import PermissionDenied, TurnClosedError
 from tests.acp_server.helpers import refused_code
 
 LEGAL_STOP_REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"}

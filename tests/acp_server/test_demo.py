@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_server.agents.demo import SCRATCH, demo
+from acp_server.builtin_agents.demo import SCRATCH, demo
 from acp_server.testing import running_server
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
-from acp_server.agents.turn_log import TurnLog
 from acp_server.testing import AcpClient, AcpError, running_server
+from acp_server.turns.turn_log import TurnLog
 from persistence import PersistenceError, import_log, open_store, verify
 
 LAST = 2**53 - 1

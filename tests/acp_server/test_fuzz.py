@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import PermissionDenied
 from acp_server.agents.turn import Turn
 from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError, running_server
+from acp_server.turns.errors import PermissionDenied
 
 SOAK: Final = int(os.environ.get("ACP_SOAK", "0"))
 EDGE: Final = Path(__file__).parents[2] / "fixtures" / "agents" / "edge.py"

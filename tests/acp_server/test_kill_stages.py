@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from acp_server.agents.loading import load_agent
+from acp_server.builtin_agents.loading import load_agent
 from acp_server.testing import AcpClient, running_server
 
 SPEC = f"{Path(__file__).parents[2] / 'fixtures' / 'agents' / 'edge.py'}:staged"

@@ -1,8 +1,9 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from session_core import StreamAssembler, StreamOrderError
+from session_core import ChunkRun, Session, StreamAssembler, StreamOrderError, assembled_stream
 
 
 def text(index: int, text: str, kind: str = "text-delta") -> dict[str, Any]:
@@ -101,3 +102,28 @@ def test_nothing_follows_finish_and_usage_comes_once() -> None:
     assert assembler.blocks() == [{"type": "text", "text": "a"}]
     assert assemble().usage is None
     assert assemble().replay_state is None
+
+
+def test_a_stream_is_assembled_from_a_log_past_other_events_and_from_packed_runs(
+    session: Session, write: Callable[..., Any]
+) -> None:
+    write(session, "turn", "step")
+    start = session.seq
+    for chunk in (
+        {"type": "block-start", "index": 0, "blockType": "text"},
+        text(0, "hel"),
+        text(0, "lo"),
+        call(1, '{"a"', "c1", name="read"),
+    ):
+        session.append("assistant/chunk", {"turn": 1, "step": 1, "chunk": chunk})
+    write(session, "todo one")
+    for chunk in (call(1, ":1}", "c1", name="read"), finish("tool-calls")):
+        session.append("assistant/chunk", {"turn": 1, "step": 1, "chunk": chunk})
+    stream = assembled_stream(session.events.records(start))
+    assert stream.blocks() == [
+        {"type": "text", "text": "hello"},
+        {"type": "tool-call", "id": "c1", "name": "read", "arguments": '{"a":1}'},
+    ]
+    assert stream.finish_reason == {"kind": "tool-calls"}
+    with pytest.raises(StreamOrderError):
+        stream.feed_run(next(r for r in session.events.records(start) if isinstance(r, ChunkRun)))

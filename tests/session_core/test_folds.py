@@ -6,11 +6,8 @@ from session_core import (
     Event,
     GrantKey,
     Session,
-    current_config,
     current_grants,
-    current_preset,
     current_title,
-    current_todos,
     find_last_message_turn_end,
     is_turn_open,
     last_event_of,
@@ -38,21 +35,13 @@ def test_the_last_end_of_a_message_turn_is_found_past_other_turns(
 
 
 def test_the_last_word_counts(session: Session, write: Write) -> None:
-    assert current_todos(session.events) == ()
     assert current_title(session.events) is None
-    write(session, "turn", "todo one", "todo two")
+    write(session, "turn")
     for title in ("first", "second"):
         source = {"kind": "fallback"}
         session.append("session/title", {"title": title, "messageSeqs": [], "source": source})
-    for value in (1, {"deep": True}):
-        session.append("config/set", {"configId": "model", "value": value})
-    session.append("config/set", {"configId": "other", "value": None})
     for events in (session.events, session.events.prefix(), list(session.events)):
-        assert current_todos(events) == [{"content": "two", "status": "pending"}]
         assert current_title(events) == "second"
-        assert current_config(events) == {"model": {"deep": True}, "other": None}
-    session.append("todo/write", {"todos": []})
-    assert current_todos(session.events) == []
 
 
 def test_turns_are_read_off_their_boundaries(session: Session, write: Write) -> None:
@@ -67,28 +56,18 @@ def test_turns_are_read_off_their_boundaries(session: Session, write: Write) -> 
     assert last_event_of(session.events, ("x/y",)) is None
 
 
-def test_a_fork_starts_asking(session: Session, write: Write) -> None:
+def test_a_fork_inherits_no_standing_permission(session: Session, write: Write) -> None:
     write(session, "turn")
-
-    def set_preset(preset: str) -> None:
-        session.append("permission/preset", {"preset": preset})
 
     def grant(key: str, effect: str) -> None:
         session.append("approval/grant", {"toolName": "shell", "key": key, "effect": effect})
 
-    assert current_preset(session.events) is None
-    set_preset("read-only")
     grant("ls", "allow")
-    set_preset("full-access")
     inherited = session.seq
-    assert current_preset(session.events) == "full-access"
-    assert current_preset(session.events, inherited) == "read-only"
     assert current_grants(session.events) == {GrantKey("shell", "ls"): "allow"}
     assert current_grants(session.events, inherited) == {}
     grant("ls", "reject")
     grant("rm", "allow")
-    set_preset("full-access")
-    assert current_preset(session.events, inherited) == "full-access"
     assert current_grants(session.events, inherited) == {
         GrantKey("shell", "ls"): "reject",
         GrantKey("shell", "rm"): "allow",

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from session_core import (
-    HeaderRecorder,
+    RequestHeaderRecorder,
     Session,
     canonical_header,
     fold_request_header,
@@ -40,9 +40,11 @@ def test_empty_parts_are_absent_and_the_order_of_tools_matters() -> None:
 @pytest.mark.case("P10")
 def test_a_runner_records_its_first_request_and_then_only_changes(session: Session) -> None:
     header = {"config": CONFIG, "system": "s"}
-    recorder = HeaderRecorder()
+    recorder = RequestHeaderRecorder()
     assert recorder.reason(header, session.request_header()) == "initial"
+    assert recorder.reason(header, session.request_header()) == "initial"  # it was not recorded
     record(session, header)
+    recorder.note_recorded()
     assert recorder.reason(header, session.request_header()) is None
     assert recorder.reason({**header, "tools": []}, session.request_header()) is None
     changed = {**header, "system": "t"}
@@ -50,9 +52,10 @@ def test_a_runner_records_its_first_request_and_then_only_changes(session: Sessi
     record(session, changed, "change")
     assert recorder.reason(changed, session.request_header()) is None
 
-    resumed = HeaderRecorder()
+    resumed = RequestHeaderRecorder()
     assert resumed.reason(changed, session.request_header()) == "resume"
     record(session, changed, "resume")
+    resumed.note_recorded()
     assert resumed.reason(changed, session.request_header()) is None
 
 

@@ -8,9 +8,8 @@ shows again what the client has seen (Z5).
 from collections.abc import Iterable, Iterator
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import ScriptError
-from acp_server.agents.script_file import read_script
 from acp_server.agents.turn import Turn
+from acp_server.models.script_file import ScriptError, read_script
 from acp_server.testing.checks import Message, Transcript, fold_transcript
 from acp_server.testing.errors import AcpClientError
 from acp_server.testing.kit import steps

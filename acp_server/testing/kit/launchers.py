@@ -15,8 +15,8 @@ from pathlib import Path
 import anyio
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.loading import load_agent
 from acp_server.app import Server, ServerConfig
+from acp_server.builtin_agents.loading import load_agent
 from acp_server.testing.checks import FrameChecker
 from acp_server.testing.client import AcpClient, Answer, CountedIds, clock_of_series
 from acp_server.testing.client.channels import TransportChannel

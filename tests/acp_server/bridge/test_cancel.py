@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import TurnClosedError
-from acp_server.agents.turn import Turn
+from acp_server.agents.turn import Turn, run_of
 from acp_server.testing import AcpClient, AcpError, running_server
+from acp_server.turns.errors import TurnClosedError
 
 CAPABILITIES = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 MOMENTS = ("before", "stream", "tool", "last")
@@ -275,7 +275,7 @@ class Deaf:
             "elicit_url": lambda: turn.elicit_url("late?", "https://example.org"),
             "usage": lambda: turn.usage(1, 2),
             "notice": lambda: turn.notice("late"),
-            "begin_request": lambda: turn.begin_request(header),
+            "begin_request": lambda: run_of(turn).begin_request(header),
             "refuse": turn.refuse,
             "diff": lambda: call.diff("a", None, "b"),
             "update": lambda: call.update(title="late"),

@@ -235,7 +235,7 @@ def test_a_name_that_no_prompt_could_call_is_refused() -> None:
         return
 
     for name in ("", "Help", "a b", "a\n", "/a"):
-        with pytest.raises(ValueError, match="no name for a command"):
+        with pytest.raises(ValueError, match="not a name for a command"):
             Command(name, "", nothing)
     with pytest.raises(ValueError, match="declared twice"):
         Agent("a", echo, commands=(Command("x", "", nothing), Command("x", "", nothing)))

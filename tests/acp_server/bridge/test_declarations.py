@@ -8,7 +8,7 @@ import acp_server
 from acp_server.agents.agent import Agent
 from acp_server.agents.errors import RequestRefusedError
 from acp_server.agents.sign_in import AuthMethod, SignIn
-from acp_server.agents.turn import Turn
+from acp_server.agents.turn import Turn, run_of
 from acp_server.testing import AcpError, running_server
 from tests.acp_server.helpers import echo, refused_code
 
@@ -109,9 +109,10 @@ async def test_usage_is_shown_after_a_load_where_the_context_size_is_known() -> 
 
     async def think(turn: Turn) -> None:
         provenance = {"provider": "p", "model": "m"}
-        await turn.begin_request({"config": provenance})
-        turn.log.chunk({"type": "block-start", "index": 0, "blockType": "text"})
-        turn.log.assistant_message([{"type": "text", "text": "ok"}], provenance, usage)
+        run = run_of(turn)
+        await run.begin_request({"config": provenance})
+        run.log.chunk({"type": "text-delta", "index": 0, "text": "ok"})
+        run.log.append_message(provenance, usage)
 
     async with running_server(Agent("think", think, context_size=1000)) as client:
         session_id = await client.new_session("/tmp/w")

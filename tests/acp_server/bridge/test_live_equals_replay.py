@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import PermissionDenied
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpError, running_server
+from acp_server.turns.errors import PermissionDenied
 from persistence import open_store
 
 Action = tuple[Any, ...]

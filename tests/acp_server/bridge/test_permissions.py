@@ -7,12 +7,12 @@ import anyio
 import pytest
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import PermissionDenied
-from acp_server.agents.turn import Turn
+from acp_server.agents.turn import Turn, run_of
 from acp_server.bridge.cards import ToolCards
 from acp_server.bridge.client_port import SessionClient
 from acp_server.rpc.errors import ConnectionClosedError
 from acp_server.testing import AcpClient, running_server
+from acp_server.turns.errors import PermissionDenied
 from acp_server.wire.handshake import ClientCapabilities
 from persistence import open_store
 from persistence.seam import SessionBackend
@@ -206,7 +206,7 @@ async def test_a_call_that_the_client_was_never_told_of_is_not_asked_about() -> 
     answers: list[str] = []
 
     async def drive(turn: Turn) -> None:
-        answers.append(await turn.request_permission("of-another-agent", None))  # type: ignore[arg-type]
+        answers.append(await run_of(turn).client.request_permission("of-another-agent", None))
 
     async with running_server(Agent("a", drive), permissions=["allow_once"]) as client:
         session_id = await client.new_session("/w")

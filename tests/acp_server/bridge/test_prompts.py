@@ -7,13 +7,13 @@ import anyio
 import pytest
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import AuthRequiredError, ModelError
-from acp_server.agents.runner import MAX_QUEUED
 from acp_server.agents.turn import Turn
 from acp_server.bridge.open_session import OpenSession
 from acp_server.bridge.projector import LiveProjector
 from acp_server.bridge.stop_reasons import stop_reason_from_end
 from acp_server.testing import AcpClient, AcpError, running_server
+from acp_server.turns.errors import AuthRequiredError, ModelError
+from acp_server.turns.runner import MAX_QUEUED
 from persistence import open_store
 from session_core import Event
 from tests.acp_server.helpers import stored_events

@@ -8,12 +8,12 @@ import orjson
 import pytest
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import PermissionDenied
 from acp_server.agents.turn import Turn
 from acp_server.bridge.cards import ToolCards
 from acp_server.bridge.frames import FrameBuilder
 from acp_server.bridge.replay import Replay
 from acp_server.testing import AcpClient, Card, running_server
+from acp_server.turns.errors import PermissionDenied
 from persistence import open_store
 from session_core import Session, SessionId, Summary, SurfaceIntent, compact_range
 

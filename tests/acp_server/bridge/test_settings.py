@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from acp_server.agents.agent import Agent
-from acp_server.agents.errors import PermissionDenied
 from acp_server.agents.options import BooleanOption, Choice, SelectOption
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, running_server
+from acp_server.turns.errors import PermissionDenied
 from persistence import open_store
 from session_core import Event
 from tests.acp_server.helpers import refused_code, stored_events

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_server.agents.script_file import read_script
+from acp_server.models.script_file import read_script
 
 ROOT = Path(__file__).parents[3]
 

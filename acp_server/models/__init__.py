@@ -1,0 +1,1 @@
+"""Language models: the protocol they meet, the loop that asks them, the scripted model."""

@@ -1,0 +1,36 @@
+"""Permission presets: what users choose from, and what each says of a call (Z3, Z11)."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+Preset = Literal["ask", "auto-edit", "read-only", "full-access"]
+"""A permission preset; its ACP view is a mode and the option `mode`."""
+
+PRESETS: Final[tuple[Preset, ...]] = get_args(Preset)
+
+MODE_OPTION_ID: Final = "mode"
+"""The config option that is the second view of the modes (Z11); no author's option may take it."""
+
+PermissionRule = Literal["ask", "allow", "refuse"]
+"""What is to be done about a call that wants permission, before grants are looked at."""
+
+TOLD_TO_MODEL: Final[dict[str, str]] = {
+    "ask": "each change of the user's files or system is put before the user first",
+    "auto-edit": "edits of files need no permission any more, everything else does",
+    "read-only": "whatever needs the user's permission is refused",
+    "full-access": "nothing needs the user's permission any more",
+}
+"""How the model is told of a preset (Z15)."""
+
+
+def permission_rule(preset: str | None, kind: str) -> PermissionRule:
+    """Return what a preset says of a call of an ACP tool kind that wants permission (Z3)."""
+    match preset:
+        case "full-access":
+            return "allow"
+        case "read-only":
+            return "refuse"
+        case "auto-edit" if kind == "edit":
+            return "allow"
+    return "ask"

@@ -1,0 +1,210 @@
+"""What is set in one session: the permission preset and the agent's options (Z11).
+
+The log is the truth: what is set is folded from `permission/preset` and `config/set`, and a change
+is an event before it is anything else. Only before a session's first turn, when there is no log
+yet, changes are held here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from acp_server.turns.pending_event import PendingEvent
+from acp_server.turns.presets import MODE_OPTION_ID, TOLD_TO_MODEL, permission_rule
+from session_core import APPEND, Event, is_turn_open, own_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from acp_server.turns.pending_event import AppendEvent
+    from acp_server.turns.presets import PermissionRule, Preset
+    from session_core import Session
+
+_TRIGGER: Final = {"kind": "config"}
+_READ: Final = frozenset({"permission/preset", "config/set", "user/message", "context/message"})
+_SOURCE: Final = {"kind": "plugin", "plugin": "permissions"}
+
+
+class OptionDeclaration(Protocol):
+    """A config option that an agent has declared."""
+
+    @property
+    def id(self) -> str:
+        """Its name, unique in the agent."""
+
+    @property
+    def initial(self) -> Any:
+        """Its value until one is set."""
+
+    def takes(self, value: object) -> bool:
+        """Tell whether the option can have this value."""
+
+
+class SettingDeclarations(Protocol):
+    """Presets and options of an agent."""
+
+    @property
+    def modes(self) -> Sequence[Preset]:
+        """Permission presets to choose from, the default first; empty for an agent without."""
+
+    @property
+    def options(self) -> Sequence[OptionDeclaration]:
+        """Further config options."""
+
+
+class SettingError(Exception):
+    """A setting that the agent has not declared, or a value that it does not take."""
+
+
+class SessionSettings:
+    """The settings of a session, and how they change.
+
+    Args:
+        session: The live session.
+        agent: Declares what can be set.
+
+    Attributes:
+        additional_directories: Absolute directories that the client named for this opening.
+    """
+
+    def __init__(self, session: Session, agent: SettingDeclarations) -> None:
+        self.additional_directories: tuple[str, ...] = ()
+        self._session = session
+        self._modes = agent.modes
+        self._options: dict[str, OptionDeclaration] = {
+            option.id: option for option in agent.options
+        }
+        self._preset: str | None = agent.modes[0] if agent.modes else None
+        self._told: str | None = None
+        self._values: dict[str, Any] = {option.id: option.initial for option in agent.options}
+        self._initial = {**self._values, MODE_OPTION_ID: self._preset}
+        self._unstored: dict[str, str | bool] = {}
+        self._fold()
+
+    # -- what is set ------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> str | None:
+        """The permission preset; None for an agent without modes."""
+        return self._preset
+
+    def option(self, option_id: str) -> Any:
+        """Return the value of an option of the agent: a text, or true or false.
+
+        Raises:
+            KeyError: The agent has declared no such option.
+        """
+        return self._preset if option_id == MODE_OPTION_ID else self._values[option_id]
+
+    def permission_rule(self, kind: str) -> PermissionRule:
+        """Return what the preset says of a call of an ACP tool kind that wants permission (Z3)."""
+        return permission_rule(self._preset, kind)
+
+    # -- changes ----------------------------------------------------------------------------
+
+    def change(self, option_id: str, value: str | bool) -> bool:
+        """Set an option, or the preset as the option `mode`; it is in the log on return.
+
+        Nothing is flushed. In an open turn the event is the turn's; else it gets a turn of its own.
+        Before the first turn it is kept until `append_unstored`.
+
+        Returns:
+            Whether anything changed.
+
+        Raises:
+            SettingError: There is no such option, or it does not take this value.
+        """
+        self._check(option_id, value)
+        if self.option(option_id) == value:
+            return False
+        self._append_or_keep(option_id, value)
+        self._apply(option_id, value)
+        return True
+
+    def append_unstored(self, append: AppendEvent) -> None:
+        """Append what was set before the first turn, right behind the turn's start."""
+        for option_id, value in list(self._unstored.items()):
+            append(_event_of(option_id, value))
+            del self._unstored[option_id]
+
+    def append_news(self, append: AppendEvent) -> None:
+        """Tell the model of the preset, if it knows another one (Z15)."""
+        preset = self._preset
+        if self._told is not None and preset is not None and self._told != preset:
+            text = f"The permission preset is now {preset!r}: {TOLD_TO_MODEL[preset]}."
+            data = {"content": [{"type": "text", "text": text}], "source": _SOURCE}
+            append(PendingEvent("context/message", data, APPEND))
+        self._told = preset
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _check(self, option_id: str, value: object) -> None:
+        if option_id == MODE_OPTION_ID and self._modes:
+            if value in self._modes:
+                return
+        elif option_id not in self._options:
+            message = f"there is no option {option_id!r}"
+            raise SettingError(message)
+        elif self._options[option_id].takes(value):
+            return
+        message = f"option {option_id!r} does not take {value!r}"
+        raise SettingError(message)
+
+    def _append_or_keep(self, option_id: str, value: str | bool) -> None:
+        session = self._session
+        event = _event_of(option_id, value)
+        if is_turn_open(session.events):
+            session.append(event.type, event.data)
+        elif session.seq:
+            with own_turn(session, _TRIGGER):
+                session.append(event.type, event.data)
+        elif value == self._initial[option_id]:
+            self._unstored.pop(option_id, None)
+        else:
+            self._unstored[option_id] = value
+
+    def _apply(self, option_id: str, value: str | bool) -> None:
+        if option_id == MODE_OPTION_ID:
+            self._preset = str(value)
+        else:
+            self._values[option_id] = value
+
+    def _fold(self) -> None:
+        """Take over what a stored log says, as far as it is still declared (Z11)."""
+        inherited = self._session.header.seed_length or 0
+        logged = self._preset
+        for record in self._session.events.records():
+            # A long log is passed in a load, and most of it is of no interest here.
+            if type(record) is not Event or record.type not in _READ:
+                continue
+            data = record.data
+            if record.type == "permission/preset":
+                logged = data["preset"]
+                # A fork starts asking, whatever its parent did (Z28).
+                if logged != "full-access" or record.seq >= inherited:
+                    self._preset = self._known_preset(logged)
+            elif record.type == "config/set":
+                self._fold_option(data["configId"], data["value"])
+            elif _tells_preset(record):
+                self._told = logged
+
+    def _known_preset(self, preset: str | None) -> str | None:
+        return preset if preset in self._modes else self._initial[MODE_OPTION_ID]
+
+    def _fold_option(self, option_id: str, value: object) -> None:
+        option = self._options.get(option_id)
+        if option is not None:
+            self._values[option_id] = value if option.takes(value) else option.initial
+
+
+def _tells_preset(event: Event) -> bool:
+    """Tell whether the model has known the preset since then; a prompt brings the news first."""
+    if event.type == "user/message":
+        return bool(event.data["source"]["kind"] == "user")
+    return event.type == "context/message" and event.data["source"] == _SOURCE
+
+
+def _event_of(option_id: str, value: str | bool) -> PendingEvent:
+    if option_id == MODE_OPTION_ID:
+        return PendingEvent("permission/preset", {"preset": value})
+    return PendingEvent("config/set", {"configId": option_id, "value": value})
