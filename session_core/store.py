@@ -14,6 +14,7 @@ from session_core.clock import Clock, system_clock
 from session_core.errors import (
     AnnounceError,
     ForkError,
+    InvariantViolationError,
     OutOfBandError,
     SessionExistsError,
     SessionNotLiveError,
@@ -21,10 +22,11 @@ from session_core.errors import (
 from session_core.events import Event, SessionId
 from session_core.fork import inherited_length
 from session_core.header import HeaderFields, SessionHeader
-from session_core.invariants import InvariantTrace, lenient_trace_of, trace_of
+from session_core.invariants import InvariantTrace
 from session_core.listener import StoreListener
 from session_core.live import LiveSession
 from session_core.log import EventLog
+from session_core.log_state import state_of
 from session_core.out_of_band import append_enclosed
 from session_core.publication import Observer, Publication, without_one
 from session_core.session import Session
@@ -311,12 +313,15 @@ class SessionStore:
     def _trace(self, session: Session) -> InvariantTrace | None:
         if not self._invariants:
             return None
-        if not session.is_loaded:
-            return trace_of(session.events)
-        trace, violations = lenient_trace_of(session.events)
-        for violation in violations:
+        state = session.seed_state
+        if state.trace.last_seq + 1 != session.seq:
+            # It was appended to before it came here.
+            state = state_of(session.events)
+        for violation in state.violations:
+            if not session.is_loaded:
+                raise InvariantViolationError(violation.event_type, violation.seq, violation.rule)
             _logger.warning("session %s, as read back: %s", session.id, violation)
-        return trace
+        return state.trace.copy()
 
     def _entry(self, session: Session) -> LiveSession:
         live = self._live.get(session.id)
