@@ -17,6 +17,7 @@ from persistence.errors import (
     SessionLiveError,
     SessionLockedError,
     SessionNotFoundError,
+    SessionOvertakenError,
     StoreReadError,
     StoreShutdownError,
     StoreWriteError,
@@ -34,7 +35,7 @@ from persistence.seam import (
     StoredLog,
     Writer,
 )
-from persistence.storing import LoadedSession, RepairReport
+from persistence.storing import LoadedSession, OpenedSession, RepairReport
 from persistence.transfer import (
     Problem,
     Transferred,
@@ -47,6 +48,7 @@ from persistence.transfer import (
 __all__ = [
     # the store
     "SessionPersistence",
+    "OpenedSession",
     "LoadedSession",
     "RepairReport",
     "open_store",
@@ -73,6 +75,7 @@ __all__ = [
     "SessionLiveError",
     "SessionLockedError",
     "SessionChangedError",
+    "SessionOvertakenError",
     "SequenceError",
     "CorruptLogError",
     "UnsupportedVersionError",

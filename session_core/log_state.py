@@ -77,7 +77,7 @@ class LogState:
             SeedError: It is.
         """
         if self.surface_fault is not None:
-            raise self.surface_fault
+            raise SeedError(self.surface_fault.index, self.surface_fault.reason)
 
 
 def state_of(log: EventLog | EventView) -> LogState:

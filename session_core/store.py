@@ -20,6 +20,7 @@ from session_core.errors import (
     SessionNotLiveError,
 )
 from session_core.events import Event, SessionId
+from session_core.folds import is_turn_open
 from session_core.fork import inherited_length
 from session_core.header import HeaderFields, SessionHeader
 from session_core.invariants import InvariantTrace
@@ -248,7 +249,7 @@ class SessionStore:
         Raises:
             OutOfBandError: The type is not eligible, or another such append is under way.
             SessionNotLiveError: It is not the live one of its id.
-            Exception: What refused the event, or what the flush raised.
+            Exception: What refused the event, or what a listener raised before or after it.
         """
         if not self._vocabulary.is_out_of_band(type):
             raise OutOfBandError(session.id, type, "the type is not eligible")
@@ -258,6 +259,8 @@ class SessionStore:
         live.out_of_band = True
         try:
             with live.publication.held():
+                if not is_turn_open(session.events):
+                    await live.get_ready()
                 return await append_enclosed(
                     session, type, data, trigger, partial(self.flush, session)
                 )

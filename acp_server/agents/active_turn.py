@@ -46,12 +46,14 @@ class TurnOutcome:
         message: For `error`: one readable sentence without secrets.
         lost_session: The store lost the session to someone else (Z8); it must be loaded afresh.
         needs_sign_in: For `error`: the user must sign in first.
+        refusal: Why the turn did not even begin: nothing was appended.
     """
 
     kind: str
     message: str = ""
     lost_session: bool = False
     needs_sign_in: bool = False
+    refusal: CheckpointError | None = None
 
 
 class ActiveTurn:

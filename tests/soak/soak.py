@@ -1,8 +1,9 @@
 """The crash tests at length:
-`soak.py [power-cuts | kills | contenders | damage]...`, all by default.
+`soak.py [power-cuts | kills | contenders | damage | interleavings]...`, all by default.
 
 Each is the test of the suite with larger numbers. Those can be set from outside, as can the seeds
-(`ACP_POWER_CUT_SEED`, `ACP_KILL_SEED`, `ACP_CONTEND_SEED`, `ACP_FLIP_SEED`), so that nights differ.
+(`ACP_POWER_CUT_SEED`, `ACP_KILL_SEED`, `ACP_CONTEND_SEED`, `ACP_FLIP_SEED`,
+`ACP_INTERLEAVE_SEED`), so that nights differ.
 """
 
 import os
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-TESTS = Path(__file__).parents[1] / "persistence" / "crash"
+TESTS = Path(__file__).parents[1]
 
 
 class Soak(NamedTuple):
@@ -23,10 +24,11 @@ class Soak(NamedTuple):
 
 
 SOAKS = {
-    "power-cuts": Soak("test_power_cuts.py", "ACP_POWER_CUT_STATES", "2000000"),
-    "kills": Soak("test_torture.py", "ACP_KILLS", "500"),
-    "contenders": Soak("test_contenders.py", "ACP_CONTEND_S", "20"),
-    "damage": Soak("test_damage.py", "ACP_FLIPS", "6000"),
+    "power-cuts": Soak("persistence/crash/test_power_cuts.py", "ACP_POWER_CUT_STATES", "2000000"),
+    "kills": Soak("persistence/crash/test_torture.py", "ACP_KILLS", "500"),
+    "contenders": Soak("persistence/crash/test_contenders.py", "ACP_CONTEND_S", "20"),
+    "damage": Soak("persistence/crash/test_damage.py", "ACP_FLIPS", "6000"),
+    "interleavings": Soak("acp_server/test_interleavings.py", "ACP_INTERLEAVINGS", "200"),
 }
 
 
@@ -34,7 +36,7 @@ def run(soak: Soak) -> bool:
     """Run one module at length; return whether it passed."""
     settings = {soak.setting: soak.value, **os.environ}
     # Processes that contend or are killed must not wait for other tests.
-    workers = "auto" if soak.module == "test_power_cuts.py" else "0"
+    workers = "auto" if soak.module.endswith("test_power_cuts.py") else "0"
     command = [sys.executable, "-m", "pytest", "-q", "-n", workers, str(TESTS / soak.module)]
     return subprocess.run(command, env=settings).returncode == 0
 
