@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from acp_server.rpc.errors import RpcError
 from persistence.errors import (
     InvalidCursorError,
     InvalidSessionIdError,
     PersistenceError,
-    SessionChangedError,
-    SessionCollisionError,
     SessionLockedError,
     SessionNotFoundError,
+    SessionOvertakenError,
 )
+
+if TYPE_CHECKING:
+    from acp_server.turns.errors import CheckpointError
 
 
 def rpc_error_from_store(error: PersistenceError) -> RpcError:
@@ -23,7 +27,7 @@ def rpc_error_from_store(error: PersistenceError) -> RpcError:
             return RpcError.resource_not_found(error.session_id)
         case InvalidCursorError():
             return RpcError.invalid_params(str(error))
-        case SessionLockedError():
+        case SessionLockedError() | SessionOvertakenError():
             # Not -32002: a client would silently go on in a new session (Z9).
             refused = RpcError.internal(str(error))
             refused.data = {"sessionId": error.session_id, "pid": error.pid}
@@ -32,6 +36,9 @@ def rpc_error_from_store(error: PersistenceError) -> RpcError:
             return RpcError.internal(str(error))
 
 
-def is_lost(error: PersistenceError) -> bool:
-    """Tell whether a live session cannot be stored any more: its log is somebody else's (Z8)."""
-    return isinstance(error, SessionChangedError | SessionLockedError | SessionCollisionError)
+def rpc_error_from_checkpoint(error: CheckpointError) -> RpcError:
+    """Return the wire error of a checkpoint that failed outside of a turn."""
+    cause = error.__cause__
+    if isinstance(cause, PersistenceError):
+        return rpc_error_from_store(cause)
+    return RpcError.internal(str(error))

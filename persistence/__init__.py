@@ -18,6 +18,7 @@ from persistence.errors import (
     SessionLiveError,
     SessionLockedError,
     SessionNotFoundError,
+    SessionOvertakenError,
     StoreReadError,
     StoreShutdownError,
     StoreWriteError,
@@ -35,7 +36,7 @@ from persistence.seam import (
     StoredLog,
     Writer,
 )
-from persistence.storing import LoadedSession, RepairReport
+from persistence.storing import LoadedSession, OpenedSession, RepairReport
 from persistence.transfer import (
     Problem,
     Transferred,
@@ -48,6 +49,7 @@ from persistence.transfer import (
 __all__ = [
     # the store
     "SessionPersistence",
+    "OpenedSession",
     "LoadedSession",
     "RepairReport",
     "open_store",
@@ -74,6 +76,7 @@ __all__ = [
     "SessionLiveError",
     "SessionLockedError",
     "SessionChangedError",
+    "SessionOvertakenError",
     "SequenceError",
     "CorruptLogError",
     "RefusedLogError",

@@ -1,4 +1,7 @@
-"""May this live session write under its id? The initialization cases of contract 5.6."""
+"""May a session that somebody made of a seed write under its id? The cases of contract 5.6.
+
+A stored session that is opened owns its id from the start and never comes here.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def claim_if_resumed(live: Live) -> None:
     slot, session = live.slot, live.session
     if slot.owner is not None or slot.header is None or slot.loaded is None:
         return
-    if session.header.cwd == slot.header.cwd and _is_prefix(slot.loaded, session.events):
+    if session.header.cwd == slot.header.cwd and is_prefix(slot.loaded, session.events):
         _own(live)
 
 
@@ -73,11 +76,11 @@ async def _adopt(backend: SessionBackend, slot: Slot, session: Session) -> None:
 def _check_claim(session: Session, header: SessionHeader, stored: EventLog) -> None:
     if session.header.cwd != header.cwd:
         raise SessionCollisionError(session.id, f"it is stored for directory {header.cwd!r}")
-    if not _is_prefix(stored, session.events):
+    if not is_prefix(stored, session.events):
         raise SessionCollisionError(session.id, "another history is stored under it")
 
 
-def _is_prefix(stored: EventLog, events: EventView) -> bool:
+def is_prefix(stored: EventLog | EventView, events: EventLog | EventView) -> bool:
     """Tell whether `events` starts with the stored ones, by deep value.
 
     A session that was seeded with the very log shares its records, which is seen at a glance; only

@@ -19,13 +19,16 @@ from persistence.errors import (
     SessionNotFoundError,
     StoreShutdownError,
 )
+from persistence.holding import WriteHolding
 from persistence.live import LiveSessions
 from persistence.records import expand
 from persistence.storing import (
     LoadedSession,
+    OpenedSession,
     is_stored,
     load_and_repair,
     read_stored,
+    repair,
     store_batch,
 )
 from persistence.tracking import SlotTable
@@ -65,6 +68,8 @@ class SessionPersistence:
         backend: where sessions are kept.
         store: whose live sessions are kept.
         window_ms: how long an event may wait that no checkpoint asks for.
+        sleep_until: waits until a time of the event loop; the lock of a session that was not used
+            until then is given back.
     """
 
     def __init__(
@@ -73,8 +78,10 @@ class SessionPersistence:
         store: SessionStore,
         *,
         window_ms: int = WINDOW_MS,
+        sleep_until: Callable[[float], Awaitable[object]] = anyio.sleep_until,
     ) -> None:
         self._backend = backend
+        self._sleep_until = sleep_until
         self._store = store
         self._window_s = window_ms / 1000
         self._slots = SlotTable()
@@ -84,8 +91,9 @@ class SessionPersistence:
 
     async def __aenter__(self) -> Self:
         self._tasks = await anyio.create_task_group().__aenter__()
+        self._holding = WriteHolding(self._backend, self._tasks, self._sleep_until)
         self._opened = LiveSessions(
-            self._backend, self._store, self._slots, self._tasks, self._window_s
+            self._backend, self._store, self._slots, self._tasks, self._window_s, self._holding
         )
         self._unsubscribe = self._store.subscribe(self._opened)
         return self
@@ -169,6 +177,45 @@ class SessionPersistence:
             finally:
                 slot.loading = False
 
+    async def open(
+        self,
+        session_id: str,
+        *,
+        check_header: Callable[[SessionHeader], None] | None = None,
+    ) -> OpenedSession:
+        """Make a stored session live, or return the one that is.
+
+        It can be looked at while another process writes it: then it stands as it is stored, an open
+        turn included. Else what a crash has left is put right first.
+
+        Args:
+            session_id: the session.
+            check_header: called before anything is changed; what it raises ends the opening.
+
+        Raises:
+            SessionNotFoundError: it is not stored.
+            CorruptLogError: committed bytes are damaged, or it breaks a rule of the surface;
+                nothing was changed.
+            UnsupportedVersionError: it is of another format version; nothing was changed.
+            SessionLiveError: a session that is not stored is live under this id.
+        """
+        async with self._slots.queued(session_id) as slot:
+            owner = await self._sessions.settled_owner(slot)
+            if owner is not None:
+                if check_header is not None:
+                    check_header(owner.session.header)
+                return OpenedSession(owner.session)
+            slot.loading = True
+            try:
+                return await self._open_cold(slot, check_header)
+            finally:
+                slot.loading = False
+
+    async def settled(self, session_id: str) -> None:
+        """Return when nothing that was asked of a session before is under way."""
+        async with self._slots.queued(session_id):
+            pass
+
     async def inspect(self, session_id: str) -> LoadedSession:
         """Return a stored session as it is, without a lock, a repair or closers.
 
@@ -246,10 +293,46 @@ class SessionPersistence:
 
         Raises:
             PersistenceError: they are not. They stay pending, unless it is a
-                `SessionChangedError`, `SessionLockedError` or `SessionCollisionError`: then the
-                session cannot be stored any more, and its pending events are dropped.
+                `SessionChangedError` or `SessionCollisionError`: then the session cannot be stored
+                any more, and its pending events are dropped.
         """
         await self._sessions.flush(session)
+
+    async def hold(self, session: Session, *, wait: bool = True) -> None:
+        """Take the right to write a session, and keep it until the session is idle (Z44).
+
+        At no cost if it is held, or if nothing of the session is stored yet. If another process
+        went on with the session, this one reads on in place: the object stays.
+
+        Args:
+            session: a live session.
+            wait: whether to wait up to 2 s for another process.
+
+        Raises:
+            SessionLockedError: another process has it; nothing has changed.
+            SessionOvertakenError: another process went on, and something here is not stored: the
+                session cannot be stored any more.
+            SessionChangedError: what is stored is not what was read: as above.
+            PersistenceError: the store could not be read or written; nothing has changed.
+        """
+        await self._sessions.hold(session, wait=wait)
+
+    def attend(
+        self, session: Session, *, is_busy: Callable[[], bool], read_on: Callable[[int], None]
+    ) -> None:
+        """Say who works with a session.
+
+        Args:
+            session: a live session.
+            is_busy: while it says so, the right to write is kept, once it is held.
+            read_on: called at once when the session has read on what another process wrote, with
+                how many events it had before.
+        """
+        self._sessions.attend(session, is_busy, read_on)
+
+    def is_lost(self, session: Session) -> bool:
+        """Tell whether a session cannot be stored any more: its log is somebody else's (Z8)."""
+        return self._sessions.is_lost(session)
 
     def durable_seq(self, session: Session) -> int:
         """Return the seq below which every event is durable."""
@@ -289,6 +372,19 @@ class SessionPersistence:
             msg = "the session store is not open"
             raise RuntimeError(msg)
         return self._opened
+
+    async def _open_cold(
+        self, slot: Slot, check_header: Callable[[SessionHeader], None] | None
+    ) -> OpenedSession:
+        locked = await self._holding.take_if_free(slot)
+        try:
+            stored = await self._holding.read(slot, check_header)
+            loaded = await repair(slot.writer, stored)
+            session = self._sessions.go_live(slot, loaded)
+        except BaseException:
+            await slot.let_go()
+            raise
+        return OpenedSession(session, loaded.repaired, locked)
 
     async def _append(self, session_id: str, batch: Sequence[Event]) -> None:
         if not batch:

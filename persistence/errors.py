@@ -10,6 +10,7 @@ sentence. Nothing here knows a wire code; the server translates.
     ├── SessionLiveError         the session is open here, and the operation needs it closed
     ├── SessionLockedError       another process holds the session for writing
     ├── SessionChangedError      the log is not as this process left it
+    │   └── SessionOvertakenError    another process went on, and something here is not stored
     ├── SequenceError            a batch does not continue the stored log
     ├── CorruptLogError          committed bytes are damaged
     │   └── RefusedLogError      an event of the log is refused for what it says
@@ -101,6 +102,19 @@ class SessionChangedError(PersistenceError):
         self.session_id = session_id
         self.reason = reason
         super().__init__(f"the stored log of session {session_id!r} was changed: {reason}")
+
+
+class SessionOvertakenError(SessionChangedError):
+    """Another process went on with the session, and this one has events that it has not stored.
+
+    Nothing is merged. `pid` is None when the other process left no trace.
+    """
+
+    def __init__(self, session_id: str, pid: int | None) -> None:
+        super().__init__(session_id, "it went on elsewhere")
+        self.pid = pid
+        holder = "another process" if pid is None else f"process {pid}"
+        self.args = (f"session {session_id!r} went on in {holder}; load it again",)
 
 
 class SequenceError(PersistenceError):

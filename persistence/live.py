@@ -18,20 +18,23 @@ from persistence.errors import (
     PersistenceError,
     SessionChangedError,
     SessionCollisionError,
+    SessionLiveError,
     SessionLockedError,
     SessionNotFoundError,
 )
 from persistence.storing import store_batch
 from persistence.tracking import Live
 from persistence.write_behind import WriteBehind
-from session_core import StoreListener
+from session_core import SessionExistsError, StoreListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from anyio.abc import TaskGroup
 
+    from persistence.holding import WriteHolding
     from persistence.seam import SessionBackend
+    from persistence.storing import LoadedSession
     from persistence.tracking import Slot, SlotTable
     from session_core import Event, Session, SessionStore
 
@@ -48,11 +51,13 @@ class LiveSessions(StoreListener):
         slots: SlotTable,
         tasks: TaskGroup,
         window_s: float,
+        holding: WriteHolding,
     ) -> None:
         self._backend = backend
         self._store = store
         self._slots = slots
         self._tasks = tasks
+        self._holding = holding
         self._write_behind = WriteBehind(tasks, window_s, self._drain)
         self._live: dict[str, Live] = {}
         self._retiring: set[Live] = set()
@@ -76,6 +81,41 @@ class LiveSessions(StoreListener):
         target = session.seq
         if live.durable < target:
             await self._drain(live, target)
+
+    async def hold(self, session: Session, *, wait: bool = True) -> None:
+        """See `SessionPersistence.hold`."""
+        live = self.require(session)
+        if live.is_released:
+            async with live.slot.queue:
+                await self._take_queued(live, wait=wait)
+        if live.lost is not None:
+            raise live.lost
+        self._holding.use(live)
+
+    def go_live(self, slot: Slot, loaded: LoadedSession) -> Session:
+        """Make a stored session live: it owns its id from the start; the slot's queue is held.
+
+        Raises:
+            SessionLiveError: the id is live already.
+            Exception: what a listener of the store vetoed it with.
+        """
+        session = self._store.prepare(slot.session_id, header=loaded.header, seed=loaded.log)
+        try:
+            self._store.enter(session)
+        except SessionExistsError as error:
+            raise SessionLiveError(session.id, "be opened again") from error
+        live = self._add(session)
+        slot.stands_at(loaded)
+        slot.owner, slot.loaded = live, None
+        try:
+            self._store.announce(session)
+        except BaseException:
+            live.closed = True
+            if self._live.pop(session.id, None) is not None:
+                self._forget(live)
+            raise
+        self._holding.use(live)
+        return session
 
     async def settled_owner(self, slot: Slot) -> Live | None:
         """Return who owns a slot, once a session that is on its way out is out; its queue is held.
@@ -101,15 +141,32 @@ class LiveSessions(StoreListener):
             try:
                 if slot.owner is not live:
                     await become_owner(self._backend, live)
+                elif live.is_released:
+                    await self._take_queued(live)
                 # Taken here, on the loop: the log may grow while a thread encodes this.
                 if live.pending:
                     records = list(session.events.records(slot.cursor))
                     await store_batch(self._backend, slot, records)
             except (SessionChangedError, SessionLockedError, SessionCollisionError) as error:
-                await self._lose(live, error)
+                # Who has it only for a while leaves what is pending here where it is.
+                if slot.owner is not live or not isinstance(error, SessionLockedError):
+                    await self._lose(live, error)
                 raise
         live.failure_logged = False
+        self._holding.use(live)
         _tell_durable(live)
+
+    def is_lost(self, session: Session) -> bool:
+        """See `SessionPersistence.is_lost`."""
+        live = self._live.get(session.id)
+        return live is not None and live.session is session and live.lost is not None
+
+    def attend(
+        self, session: Session, is_busy: Callable[[], bool], read_on: Callable[[int], None]
+    ) -> None:
+        """See `SessionPersistence.attend`."""
+        live = self.require(session)
+        live.is_busy, live.read_on = is_busy, read_on
 
     def kick(self, session: Session) -> None:
         """See `SessionPersistence.kick`."""
@@ -159,16 +216,20 @@ class LiveSessions(StoreListener):
 
     def on_created(self, session: Session) -> None:
         """Follow a session that goes live; veto one whose id is just being loaded."""
-        slot = self._slots.get(session.id)
-        if slot.loading:
-            raise SessionCollisionError(session.id, "it is being loaded")
-        slot.users += 1
-        live = self._live[session.id] = Live(session, slot)
-        claim_if_resumed(live)
+        live = self._live.get(session.id)
+        if live is None or live.session is not session:
+            if self._slots.get(session.id).loading:
+                raise SessionCollisionError(session.id, "it is being loaded")
+            live = self._add(session)
+            claim_if_resumed(live)
         # An observer of this session alone spares every streamed token a look-up by id.
         live.unobserve = self._store.observe(session, partial(self._follow, live))
         if live.pending:
             self._write_behind.note(live)
+
+    async def on_write(self, session: Session) -> None:
+        """Take the right to write."""
+        await self.hold(session)
 
     async def on_flush(self, session: Session) -> None:
         """Make a checkpoint."""
@@ -182,6 +243,25 @@ class LiveSessions(StoreListener):
         del self._live[session.id]
         self._retiring.add(live)
         self._tasks.start_soon(self._retire_later, live)
+
+    def _add(self, session: Session) -> Live:
+        slot = self._slots.get(session.id)
+        slot.users += 1
+        live = self._live[session.id] = Live(session, slot)
+        return live
+
+    async def _take_queued(self, live: Live, *, wait: bool = True) -> None:
+        """Take the right to write again, unless somebody did meanwhile; the queue is held."""
+        if live.lost is not None or not live.is_released:
+            return
+        try:
+            known = await self._holding.take(live, wait=wait)
+        except SessionChangedError as error:
+            await self._lose(live, error)
+            raise
+        _tell_durable(live)
+        if known is not None:
+            live.read_on(known)
 
     def _follow(self, live: Live, event: Event) -> None:
         """Remember that something is pending; this runs for every streamed token."""
@@ -202,6 +282,8 @@ class LiveSessions(StoreListener):
 
     async def _lose(self, live: Live, error: PersistenceError) -> None:
         """Give up a session that somebody else's writes have overtaken (Z8)."""
+        if live.lost is not None:
+            return
         _logger.warning("%s; %d events are dropped", error, live.pending)
         live.lost = error
         if live.slot.owner is live:

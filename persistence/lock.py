@@ -1,7 +1,8 @@
 """The writer lock of a session: `flock` on a file that only delete removes (Z9).
 
 The kernel drops it with its process, so there is no lease and no stale lock: a stopped holder keeps
-its session, a dead one cannot. The holder's pid stands in a file beside it and is for messages.
+its session, a dead one cannot. The pid of who took it last stands in a file beside it, which stays
+when the lock is given back; it is for messages.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ _POLL_S = 0.01
 
 
 class FileLock:
-    """One exclusive lock on one path, taken without waiting. Not thread-safe."""
+    """One exclusive lock on one path, taken without waiting. Not thread-safe.
+
+    Attributes:
+        former_pid: Who held it before, once it is held; None if that was this process or nobody.
+    """
 
     def __init__(self, files: Files, path: str, pid_path: str | None = None) -> None:
         self._files = files
         self._path = path
         self._pid_path = pid_path
         self._held: UnixFileLock | None = None
+        self.former_pid: int | None = None
 
     def try_acquire(self, wait_s: float = 0.0) -> bool:
         """Take the lock if it becomes free within `wait_s`; blocks the thread that long.
@@ -57,6 +63,8 @@ class FileLock:
                 return False
             if self._is_current(opened[0]):
                 self._held = lock
+                last = self.holder_pid()
+                self.former_pid = None if last == os.getpid() else last
                 self._write_pid()
                 return True
             lock.release()
@@ -66,14 +74,11 @@ class FileLock:
         """Give the lock back; the file stays, so that waiters share one inode."""
         if self._held is None:
             return
-        if self._pid_path is not None:
-            with contextlib.suppress(OSError):
-                self._files.unlink(self._pid_path)
         self._held.release()
         self._held = None
 
     def holder_pid(self) -> int | None:
-        """Return the pid that the holder left, if it can be read."""
+        """Return the pid that the last holder left, if it can be read."""
         if self._pid_path is None:
             return None
         try:

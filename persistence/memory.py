@@ -97,10 +97,12 @@ class MemoryBackend:
         ]
         return EntryPage(*take_page(entries, _place, cursor, limit))
 
-    async def acquire_writer(self, session_id: str, header: SessionHeader | None = None) -> Writer:
+    async def acquire_writer(
+        self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
+    ) -> Writer:
         """See `SessionBackend.acquire_writer`."""
         disk = self.disk
-        give_up_at = anyio.current_time() + self._lock_wait_s
+        give_up_at = anyio.current_time() + (self._lock_wait_s if wait else 0.0)
         while session_id in disk.locked:
             if anyio.current_time() >= give_up_at:
                 raise SessionLockedError(session_id, os.getpid())
@@ -120,7 +122,9 @@ class MemoryBackend:
 
 
 class MemoryWriter:
-    """See `Writer`."""
+    """See `Writer`. All its holders are of one process."""
+
+    former_pid = None
 
     def __init__(self, disk: MemoryDisk, session_id: str) -> None:
         self._disk = disk
@@ -132,6 +136,11 @@ class MemoryWriter:
     def materialized(self) -> bool:
         """See `Writer.materialized`."""
         return self._session_id in self._disk.logs
+
+    @property
+    def position(self) -> object | None:
+        """See `Writer.position`."""
+        return self._revision
 
     async def append_batch(
         self,
@@ -166,6 +175,11 @@ class MemoryWriter:
         log.changes += 1
         log.summary = None
         self._revision = log.revision
+
+    async def continue_from(self, position: object) -> None:
+        """See `Writer.continue_from`."""
+        self._revision = cast("str", position)
+        self._unchanged()
 
     async def delete(self) -> None:
         """See `Writer.delete`."""

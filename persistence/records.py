@@ -24,14 +24,12 @@ from session_core import (
     EventLogBuilder,
     MalformedRowError,
     SessionCoreError,
-    SurfaceError,
     clean_text,
     decode_storage_run,
     pack_records,
     refuse_stored_legacy,
 )
 from session_core.json_value import frozen_dict_of, frozen_list_of
-from session_core.surface import SurfaceTracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -126,7 +124,6 @@ class LogDecoder:
 
     def __init__(self) -> None:
         self._builder = EventLogBuilder()
-        self._surface = SurfaceTracker()
         self.unknown_keys: set[str] = set()
 
     @property
@@ -153,26 +150,20 @@ class LogDecoder:
                 self._builder.add(decode_storage_run(value))
             else:
                 refuse_stored_legacy(str(value.get("type")), value.get("data"))
-                event = self._builder.add(value)
-                if event is not None:
-                    self._place(event)
+                self._builder.add(value)
         except SessionCoreError as error:
             if _is_whole_record(value, error):
                 raise RefusedRecordError(str(error)) from error
             raise BadRecordError(str(error)) from error
+        fault = self._builder.state.surface_fault
+        if fault is not None:
+            raise RefusedRecordError(fault.reason, fault.index) from fault
         if unknown:
             self.unknown_keys.update(unknown)
 
     def finish(self) -> EventLog:
         """Return the log; the decoder is used up."""
         return self._builder.build()
-
-    def _place(self, event: Event) -> None:
-        """Let an event that was just added join the surface."""
-        try:
-            self._surface.commit(event, self._surface.check(event, self._builder.log))
-        except SurfaceError as error:
-            raise RefusedRecordError(str(error), event.seq) from error
 
 
 def turn_boundary(line: bytes) -> str | None:

@@ -86,12 +86,26 @@ class Writer(Protocol):
     """The exclusive right to write one session, and the memory of how its log was left.
 
     Calls on one writer are made one at a time. Before the first `append_batch` on a stored log
-    `commit_repair` is called with what `load_stored` returned under this writer.
+    `commit_repair` is called with what `load_stored` returned under this writer, or `continue_from`
+    with where a former writer of this backend has left it.
     """
 
     @property
     def materialized(self) -> bool:
         """Whether the session is stored."""
+        ...
+
+    @property
+    def position(self) -> object | None:
+        """Where the log was left, opaque, for `continue_from`; None while that is not known.
+
+        It is kept for every session that is open and idle, so it is small.
+        """
+        ...
+
+    @property
+    def former_pid(self) -> int | None:
+        """The process that held the right last, for messages; None for this one or no trace."""
         ...
 
     async def append_batch(
@@ -122,6 +136,18 @@ class Writer(Protocol):
         Raises:
             SessionChangedError: the log is no longer the one that was read.
             StoreWriteError: the repair is not complete; a later load repeats it.
+        """
+        ...
+
+    async def continue_from(self, position: object) -> None:
+        """Continue a log that nobody has touched since a writer left it; writes nothing.
+
+        Args:
+            position: what that writer had as its `position` after its last successful call.
+
+        Raises:
+            SessionChangedError: the log is no longer there, or not exactly that; it has to be read.
+            StoreWriteError: the operating system refused to look.
         """
         ...
 
@@ -171,13 +197,17 @@ class SessionBackend(Protocol):
         """
         ...
 
-    async def acquire_writer(self, session_id: str, header: SessionHeader | None = None) -> Writer:
-        """Take the exclusive right to write a session, waiting up to 2 s for it (Z9).
+    async def acquire_writer(
+        self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
+    ) -> Writer:
+        """Take the exclusive right to write a session (Z9).
 
         Args:
             session_id: the session to write.
             header: given when the session may have to be created: backends that place a log by
                 its header need it.
+            wait: whether to wait for another holder, up to 2 s: an editor that restarts its agent
+                gives the old one this long to go.
 
         Raises:
             SessionNotFoundError: the session is not stored and no header was given.

@@ -14,14 +14,15 @@ from persistence.errors import (
     SessionNotFoundError,
     UnsupportedVersionError,
 )
-from session_core import Event, EventLogBuilder, compute_closers
+from session_core import Event, EventLogBuilder, compute_closers, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from persistence.seam import SessionBackend, StoredLog
+    from persistence.errors import SessionLockedError
+    from persistence.seam import SessionBackend, StoredLog, Writer
     from persistence.tracking import Slot
-    from session_core import EventLog, Record, SessionHeader
+    from session_core import EventLog, Record, Session, SessionHeader
 
 _logger = logging.getLogger(__name__)
 
@@ -37,6 +38,21 @@ class RepairReport:
 
     torn: str | None
     closer_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSession:
+    """A stored session that is live now.
+
+    Attributes:
+        session: the live session.
+        repaired: what had to be put right; None if nothing, or if it was live already.
+        locked: who else has it; nothing can be written until that process lets it go.
+    """
+
+    session: Session
+    repaired: RepairReport | None = None
+    locked: SessionLockedError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +72,17 @@ async def is_stored(backend: SessionBackend, session_id: str) -> bool:
         return True
 
 
-async def read_stored(backend: SessionBackend, session_id: str) -> StoredLog:
+async def read_stored(
+    backend: SessionBackend,
+    session_id: str,
+    check_header: Callable[[SessionHeader], None] | None = None,
+) -> StoredLog:
     """Read a log, having seen that it is the right one.
+
+    Args:
+        backend: where it is stored.
+        session_id: whose it is.
+        check_header: sees the header; what it raises ends the reading.
 
     Raises:
         SessionNotFoundError: it is not stored.
@@ -71,6 +96,8 @@ async def read_stored(backend: SessionBackend, session_id: str) -> StoredLog:
         raise CorruptLogError(session_id, f"its header names session {stored.header.id!r}")
     for problem in stored.problems:
         _logger.warning("session %r: %s", session_id, problem)
+    if check_header is not None:
+        check_header(stored.header)
     return stored
 
 
@@ -83,24 +110,40 @@ async def load_and_repair(
 
     Whatever fails leaves the slot knowing nothing of the session, and the lock free.
     """
-    session_id = slot.session_id
     if slot.writer is None:
-        slot.writer = await backend.acquire_writer(session_id)
+        slot.writer = await backend.acquire_writer(slot.session_id)
     try:
-        stored = await read_stored(backend, session_id)
-        if check_header is not None:
-            check_header(stored.header)
-        closers = compute_closers(stored.log)
-        with anyio.CancelScope(shield=True):
-            await slot.writer.commit_repair(stored, closers)
+        stored = await read_stored(backend, slot.session_id, check_header)
+        loaded = await repair(slot.writer, stored)
     except BaseException:
         await slot.let_go()
         raise
-    slot.header = stored.header
-    slot.loaded = _extended(stored.log, closers)
-    slot.cursor = len(slot.loaded)
-    slot.fold = None
-    return LoadedSession(stored.header, slot.loaded, _report(stored, len(closers)))
+    slot.loaded = loaded.log
+    slot.stands_at(loaded)
+    return loaded
+
+
+async def repair(writer: Writer | None, stored: StoredLog) -> LoadedSession:
+    """Put right what a crash has left of a log; without a writer it is returned as it stands.
+
+    Raises:
+        CorruptLogError: the log breaks a rule of the surface; nothing was changed.
+        SessionChangedError: the log is no longer the one that was read.
+        StoreWriteError: the repair is not complete; a later one repeats it.
+    """
+    session_id, log = stored.header.id, stored.log
+    if (fault := state_of(log).surface_fault) is not None:
+        raise CorruptLogError(session_id, fault.reason, seq=fault.index)
+    if writer is None:
+        return LoadedSession(stored.header, log)
+    closers = compute_closers(log)
+    with anyio.CancelScope(shield=True):
+        await writer.commit_repair(stored, closers)
+    if closers:
+        builder = EventLogBuilder(start=log)
+        builder.extend(closers)
+        log = builder.build()
+    return LoadedSession(stored.header, log, _report(stored, len(closers)))
 
 
 async def store_batch(backend: SessionBackend, slot: Slot, records: Sequence[Record]) -> None:
@@ -123,15 +166,6 @@ async def store_batch(backend: SessionBackend, slot: Slot, records: Sequence[Rec
     await slot.writer.append_batch(header, records, fold.summary() if ends_turn else None)
     slot.fold = fold
     slot.cursor += sum(1 if isinstance(record, Event) else len(record) for record in records)
-
-
-def _extended(log: EventLog, closers: list[Event]) -> EventLog:
-    if not closers:
-        return log
-    builder = EventLogBuilder()
-    builder.extend(log.records())
-    builder.extend(closers)
-    return builder.build()
 
 
 def _report(stored: StoredLog, closer_count: int) -> RepairReport | None:

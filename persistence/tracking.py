@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from persistence.errors import PersistenceError
     from persistence.seam import Writer
+    from persistence.storing import LoadedSession
     from session_core import EventLog, Record, Session, SessionHeader
 
 
@@ -26,7 +27,10 @@ class Slot:
         users: how many operations and live sessions refer to the slot.
         header: set while the id is tracked: from `create`, `load` or a live session's first flush.
         cursor: events that are stored durably.
-        writer: the right to write; taken by `load` or with the first batch.
+        writer: the right to write; taken to open a session if it is free, to load one, and with
+            each batch; given back when the session has been idle for a while.
+        position: where the log was left when the right was last given back; None if it must be
+            read before it is written.
         loaded: the log that `load` returned, until a live session claims it or it grows.
         owner: the live session that writes here, once it has proven that it may.
         loading: a cold load is under way; nobody may go live with this id.
@@ -40,6 +44,7 @@ class Slot:
         "loaded",
         "loading",
         "owner",
+        "position",
         "queue",
         "session_id",
         "users",
@@ -54,6 +59,7 @@ class Slot:
         self.header: SessionHeader | None = None
         self.cursor = 0
         self.writer: Writer | None = None
+        self.position: object | None = None
         self.loaded: EventLog | None = None
         self.owner: Live | None = None
         self.loading = False
@@ -70,10 +76,24 @@ class Slot:
         self.header = None
         self.cursor = 0
         self.writer = None
+        self.position = None
         self.loaded = None
         self.owner = None
         self.fold = None
         if writer is not None:
+            with anyio.CancelScope(shield=True):
+                await writer.release()
+
+    def stands_at(self, loaded: LoadedSession) -> None:
+        """Know what is stored under the id."""
+        self.header, self.cursor = loaded.header, len(loaded.log)
+        self.position = self.fold = None
+
+    async def give_back(self) -> None:
+        """Give the right to write back, and remember where the log was left."""
+        writer, self.writer = self.writer, None
+        if writer is not None:
+            self.position = writer.position
             with anyio.CancelScope(shield=True):
                 await writer.release()
 
@@ -100,6 +120,10 @@ class Live:
         closed: everything of it was stored and given back; later events are nobody's.
         failure_logged: a background write failed, and no write has succeeded since.
         listeners: told the durable seq after each flush.
+        used_at: when the right to write was last asked for or used, in the event loop's time.
+        watched: somebody waits for the session to become idle.
+        is_busy: whether somebody outside still needs the right to write.
+        read_on: told how many events there were before the session read on others' events.
         unobserve: stops following the session's events.
     """
 
@@ -111,11 +135,20 @@ class Live:
     closed: bool = False
     failure_logged: bool = False
     listeners: tuple[Callable[[int], None], ...] = ()
+    used_at: float = 0.0
+    watched: bool = False
+    is_busy: Callable[[], bool] = field(default=lambda: False)
+    read_on: Callable[[int], None] = field(default=lambda _known: None)
 
     @property
     def durable(self) -> int:
         """Number of events that are known to be durable."""
         return self.slot.cursor if self.slot.owner is self else 0
+
+    @property
+    def is_released(self) -> bool:
+        """Whether it is stored, and the right to write it was given back or never taken."""
+        return self.slot.owner is self and self.slot.writer is None
 
     @property
     def pending(self) -> int:

@@ -74,6 +74,7 @@ from session_core.json_value import (
 from session_core.listener import StoreListener
 from session_core.log import EventLog, Events, EventView, Record, events_of, records_of
 from session_core.log_builder import EventLogBuilder
+from session_core.log_state import LogState, state_of
 from session_core.own_turn import own_turn
 from session_core.projection import derive_event_message, display_prompt_content, frame
 from session_core.repair import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT, compute_closers
@@ -134,6 +135,8 @@ __all__ = [
     "DeltaKind",
     "EventLog",
     "EventLogBuilder",
+    "LogState",
+    "state_of",
     "EventView",
     "Events",
     "Record",

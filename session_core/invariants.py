@@ -42,6 +42,14 @@ class InvariantTrace:
         self.next_step = 1
         self.calls: set[str] = set()
 
+    def copy(self) -> "InvariantTrace":
+        """Return a trace that goes its own way from here."""
+        trace = InvariantTrace()
+        trace.last_seq, trace.turn, trace.step = self.last_seq, self.turn, self.step
+        trace.next_turn, trace.next_step = self.next_turn, self.next_step
+        trace.calls = set(self.calls)
+        return trace
+
     def check(self, event: Event) -> None:
         """Check that `event` may come next. Changes nothing.
 

@@ -7,7 +7,7 @@ from session_core.session import Session
 class StoreListener:
     """Base of store listeners: override what you want to hear, the rest costs nothing.
 
-    All but `on_flush` are synchronous and must not block.
+    All but `on_write` and `on_flush` are synchronous and must not block.
     """
 
     def before_append(self, session: Session, event: Event) -> None:
@@ -18,6 +18,12 @@ class StoreListener:
 
     def on_event(self, session: Session, event: Event) -> None:
         """Hear of a committed event, in log order. What this raises is logged and contained."""
+
+    async def on_write(self, session: Session) -> None:
+        """Get ready for events that no turn runner appends.
+
+        What this raises reaches the caller, and nothing is appended.
+        """
 
     async def on_flush(self, session: Session) -> None:
         """Make durable what was appended before the call. What this raises reaches the flusher."""

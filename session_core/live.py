@@ -81,17 +81,28 @@ class LiveSession:
             except Exception:
                 _logger.exception("a listener failed on the end of session %s", self.session.id)
 
+    async def get_ready(self) -> None:
+        """Have all who follow get ready for a write; as `flush`.
+
+        Raises:
+            Exception: The first failure in their order.
+        """
+        await self._settle("on_write")
+
     async def flush(self) -> None:
         """Run the flush of all who follow, wait for all, raise the first failure in their order.
 
         Raises:
             Exception: That failure.
         """
+        await self._settle("on_flush")
+
+    async def _settle(self, method: str) -> None:
         await _settle_all(
             [
-                partial(listener.on_flush, self.session)
+                partial(getattr(listener, method), self.session)
                 for listener, _, _ in self._following
-                if overrides(listener, "on_flush")
+                if overrides(listener, method)
             ]
         )
 
@@ -108,7 +119,7 @@ async def _settle_all(flushes: Sequence[Callable[[], Awaitable[None]]]) -> None:
     if len(flushes) == 1:
         # The usual case, one persistence, needs no task.
         await settle(0, flushes[0])
-    else:
+    elif flushes:
         async with anyio.create_task_group() as tasks:
             for place, flush in enumerate(flushes):
                 tasks.start_soon(settle, place, flush)

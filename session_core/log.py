@@ -11,10 +11,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import sub
-from typing import Final, TypeAlias, overload
+from typing import TYPE_CHECKING, Final, TypeAlias, overload
 
 from session_core.chunks import ChunkRun, DeltaKey, DeltaShape, is_same_run, trusted_run
 from session_core.events import Event
+
+if TYPE_CHECKING:
+    from session_core.log_state import LogState
 
 Record: TypeAlias = Event | ChunkRun
 
@@ -72,11 +75,16 @@ class OpenRun:
 
 
 class EventLog:
-    """A packed log of events with seqs from 0 on. Read-only."""
+    """A packed log of events with seqs from 0 on. Read-only.
 
-    __slots__ = ("_length", "_records", "_starts")
+    Attributes:
+        state: What its events amount to, if its builder has played them.
+    """
+
+    __slots__ = ("_length", "_records", "_starts", "state")
 
     def __init__(self) -> None:
+        self.state: LogState | None = None
         self._records: list[Event | ChunkRun | OpenRun] = []
         self._starts: list[int] = []
         self._length = 0
@@ -151,7 +159,11 @@ class GrowingLog(EventLog):
     def __init__(self, seed: EventLog | None = None) -> None:
         super().__init__()
         self.open_run: OpenRun | None = None
-        if seed is not None:
+        if type(seed) is EventLog:
+            # A finished log of this very class: its records are shared as they are.
+            self._records, self._starts = seed._records.copy(), seed._starts.copy()  # noqa: SLF001
+            self._length = seed._length  # noqa: SLF001
+        elif seed is not None:
             for record in seed.records():
                 self._push(record)
 

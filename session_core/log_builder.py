@@ -1,7 +1,8 @@
 """Building a log from stored or foreign events: every entry is checked, then packed or kept.
 
-Owns the checks of contract 2.2 that look at one event (steps 1-6), and Z17's. The surface rules are
-the session's (step 7), since a store does not hold them.
+Owns the checks of contract 2.2 that look at one event (steps 1-6), and Z17's. What needs the events
+before is played on the way, and refused by whoever makes a session of the log (step 7): a log that
+breaks such a rule can still be read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,25 +13,34 @@ from session_core.errors import EnvelopeError, NotJsonError, SeedError, SessionC
 from session_core.events import MAX_DATA_DEPTH, Event, event_from_json
 from session_core.json_value import FrozenDict, freeze_json, is_seq_int, is_well_formed_text
 from session_core.log import EventLog, GrowingLog, Record
+from session_core.log_state import LogState, state_of
 from session_core.seqs import compact_seqs
 from session_core.vocabulary import CORE_VOCABULARY, Vocabulary
 
 
 class EventLogBuilder:
-    """Takes events in log order and gives the packed log of them."""
+    """Takes events in log order and gives the packed log of them, with what they amount to.
 
-    def __init__(self, vocabulary: Vocabulary = CORE_VOCABULARY) -> None:
+    Args:
+        vocabulary: The event types whose payloads are checked.
+        start: A log that the events follow; it is left as it is.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary = CORE_VOCABULARY, start: EventLog | None = None
+    ) -> None:
         self._vocabulary = vocabulary
-        self._log = GrowingLog()
+        self._log = GrowingLog(start)
+        self._state = LogState() if start is None else state_of(start).copy()
 
     def __len__(self) -> int:
         """Return the number of events so far."""
         return len(self._log)
 
     @property
-    def log(self) -> EventLog:
-        """What there is so far. To be read only while building."""
-        return self._log
+    def state(self) -> LogState:
+        """What the events so far amount to."""
+        return self._state
 
     def add(self, entry: Record | Mapping[str, Any]) -> Event | None:
         """Append an event, in memory or stored form, or a packed run.
@@ -47,7 +57,10 @@ class EventLogBuilder:
             return None
         if (delta := _stored_delta(entry, index)) is not None:
             key, text, time = delta
-            self._log.add_delta(self._log.run_for(key), text, time)
+            run = self._log.run_for(key)
+            if run is not self._log.open_run:
+                self._state.follow_run(key, index)
+            self._log.add_delta(run, text, time)
             return None
         try:
             event = _detached(entry)
@@ -58,6 +71,7 @@ class EventLogBuilder:
             raise SeedError(index, str(error)) from error
         if event.seq != index:
             raise SeedError(index, f"seq must be {index}, found {event.seq}")
+        self._state.follow(event, self._log)
         self._log.add(event)
         return event
 
@@ -72,13 +86,17 @@ class EventLogBuilder:
 
     def build(self) -> EventLog:
         """Return the log of what was added; the builder is empty then."""
-        return self._log.finish()
+        log = self._log.finish()
+        log.state, self._state = self._state, LogState()
+        log.state.end_at(len(log))
+        return log
 
     def _add_run(self, run: ChunkRun, index: int) -> None:
         if run.seq0 != index:
             raise SeedError(index, f"seq must be {index}, found {run.seq0}")
         if run.time0 < 0 or (min(run.gaps) < 0 and min(run.times) < 0):
             raise SeedError(index, "invalid envelope: 'time' must not be negative")
+        self._state.follow_run(run.key, index)
         self._log.add(run)
 
 

@@ -18,14 +18,22 @@ OUTCOME_UNKNOWN_TEXT: Final = (
 )
 
 
-class _Tail:
+class OpenTail:
     """What is open at the end of a log."""
+
+    __slots__ = ("pending", "step", "turn")
 
     def __init__(self) -> None:
         self.turn: int | None = None
         self.step: int | None = None
         # Call id -> step of the message that asked for it, and seq of its tool/call, if it has one.
         self.pending: dict[str, tuple[int, int | None]] = {}
+
+    def copy(self) -> "OpenTail":
+        """Return a tail that goes its own way from here."""
+        tail = OpenTail()
+        tail.turn, tail.step, tail.pending = self.turn, self.step, dict(self.pending)
+        return tail
 
     def follow(self, event: Event) -> None:
         """Take the next event of the log into account."""
@@ -63,16 +71,10 @@ def compute_closers(log: EventLog | EventView) -> list[Event]:
     An error result for every call without one, in the order the calls were asked for, then the ends
     of step and turn. All have the time of the last event: repair is deterministic.
     """
-    tail = _Tail()
-    time = 0
-    for record in log.records():
-        if isinstance(record, Event):
-            tail.follow(record)
-            time = record.time
-        else:
-            time = record.last_time
+    tail = _tail_of(log)
     if tail.turn is None:
         return []
+    time = log.event_at(len(log) - 1).time
     closers: list[Event] = []
 
     def close(
@@ -95,6 +97,16 @@ def compute_closers(log: EventLog | EventView) -> list[Event]:
         close("step/end", {"turn": tail.turn, "step": tail.step})
     close("turn/end", {"turn": tail.turn, "reason": {"kind": "interrupted"}})
     return closers
+
+
+def _tail_of(log: EventLog | EventView) -> OpenTail:
+    if isinstance(log, EventLog) and log.state is not None:
+        return log.state.tail
+    tail = OpenTail()
+    for record in log.records():
+        if isinstance(record, Event):
+            tail.follow(record)
+    return tail
 
 
 def _interrupted_result(turn: int, step: int, call_id: str, *, was_called: bool) -> dict[str, Any]:

@@ -15,14 +15,7 @@ from session_core.chunks import (
     delta_parts,
 )
 from session_core.clock import Clock, system_clock
-from session_core.errors import (
-    HeaderError,
-    NotJsonError,
-    PayloadError,
-    SeedError,
-    SurfaceError,
-    TurnNumberError,
-)
+from session_core.errors import HeaderError, NotJsonError, PayloadError, TurnNumberError
 from session_core.events import MAX_DATA_DEPTH, Event, Message, SessionId, SurfaceIntent
 from session_core.folds import last_turn_number
 from session_core.header import SessionHeader
@@ -35,6 +28,7 @@ from session_core.json_value import (
 )
 from session_core.log import EventLog, EventView, GrowingLog
 from session_core.log_builder import EventLogBuilder
+from session_core.log_state import LogState, state_of
 from session_core.projection import HistoryProjection
 from session_core.publication import Publication
 from session_core.request_header import RequestHeaderFold
@@ -67,6 +61,7 @@ class Session:
         "_is_loaded",
         "_log",
         "_publication",
+        "_seed_state",
         "_surface",
         "_surface_view",
         "_view",
@@ -86,14 +81,12 @@ class Session:
         self._vocabulary = vocabulary
         self._surface = SurfaceTracker()
         self._is_loaded = isinstance(seed, EventLog)
-        self._log = _seeded_log(seed, self._surface, vocabulary)
+        self._view: EventView | None = None
+        self._take(seed if isinstance(seed, EventLog) else _built_log(seed, vocabulary))
         self._header = header or SessionHeader(SessionId(session_id), clock())
         if self._header.id != session_id:
             raise HeaderError("id", f"{session_id!r}, the id of the session")
         self._surface_view = Surface(self._surface)
-        self._view: EventView | None = None
-        self._history = HistoryProjection()
-        self._header_fold = RequestHeaderFold()
         self._publication: Publication | None = None
 
     @property
@@ -147,6 +140,11 @@ class Session:
         return self._is_loaded
 
     @property
+    def seed_state(self) -> LogState:
+        """What the events that it was seeded with amount to. For the store."""
+        return self._seed_state
+
+    @property
     def publication(self) -> Publication | None:
         """The attachment to a store, `None` while the session is bare. For the store."""
         return self._publication
@@ -158,6 +156,18 @@ class Session:
     def detach(self) -> None:
         """Make the session bare again. For the store."""
         self._publication = None
+
+    def read_on(self, log: EventLog) -> None:
+        """Go on with a longer log, which begins with this one's events. For the store's keeper.
+
+        Nobody hears of the events: they were appended, and heard of, elsewhere.
+
+        Raises:
+            SeedError: An event breaks a rule of the surface; nothing has changed.
+        """
+        self._take(log)
+        if self._publication is not None and self._publication.trace is not None:
+            self._publication.trace = self._seed_state.trace.copy()
 
     def append(
         self, type: str, data: Mapping[str, Any], intent: SurfaceIntent | None = None
@@ -280,37 +290,29 @@ class Session:
             publication.end()
         return event
 
+    def _take(self, log: EventLog) -> None:
+        state = state_of(log)
+        state.require_surface()
+        self._seed_state = state
+        self._surface.restore(state.surface)
+        self._log = GrowingLog(log)
+        self._view = None
+        self._history = HistoryProjection()
+        self._header_fold = RequestHeaderFold()
+
     def _commit(self, event: Event, placement: Placement | None) -> None:
         self._surface.commit(event, placement)
         self._log.add(event)
         self._view = None
 
 
-def _seeded_log(
-    seed: Iterable[Event | Mapping[str, Any]] | EventLog,
-    surface: SurfaceTracker,
-    vocabulary: Vocabulary,
-) -> GrowingLog:
-    """Return the seed as a log, its surface events played on `surface`."""
-    if isinstance(seed, EventLog):
-        log = GrowingLog(seed)
-        for record in log.records():
-            if isinstance(record, Event):
-                _seed_surface(record, surface, log)
-        return log
+def _built_log(seed: Iterable[Event | Mapping[str, Any]], vocabulary: Vocabulary) -> EventLog:
     builder = EventLogBuilder(vocabulary)
     for entry in seed:
-        event = builder.add(entry)
-        if event is not None:
-            _seed_surface(event, surface, builder.log)
-    return GrowingLog(builder.build())
-
-
-def _seed_surface(event: Event, surface: SurfaceTracker, log: EventLog) -> None:
-    try:
-        surface.commit(event, surface.check(event, log))
-    except SurfaceError as error:
-        raise SeedError(event.seq, str(error)) from error
+        builder.add(entry)
+        # At once: what comes behind a refused event is not even looked at.
+        builder.state.require_surface()
+    return builder.build()
 
 
 def _is_legal_key(key: DeltaKey) -> bool:

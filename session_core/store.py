@@ -14,17 +14,20 @@ from session_core.clock import Clock, system_clock
 from session_core.errors import (
     AnnounceError,
     ForkError,
+    InvariantViolationError,
     OutOfBandError,
     SessionExistsError,
     SessionNotLiveError,
 )
 from session_core.events import Event, SessionId
+from session_core.folds import is_turn_open
 from session_core.fork import inherited_length
 from session_core.header import HeaderFields, SessionHeader
-from session_core.invariants import InvariantTrace, Violation, lenient_trace_of, trace_of
+from session_core.invariants import InvariantTrace, Violation
 from session_core.listener import StoreListener
 from session_core.live import LiveSession
 from session_core.log import EventLog
+from session_core.log_state import state_of
 from session_core.out_of_band import append_enclosed
 from session_core.publication import Observer, Publication, without_one
 from session_core.session import Session
@@ -258,7 +261,7 @@ class SessionStore:
         Raises:
             OutOfBandError: The type is not eligible, or another such append is under way.
             SessionNotLiveError: It is not the live one of its id.
-            Exception: What refused the event, or what the flush raised.
+            Exception: What refused the event, or what a listener raised before or after it.
         """
         if not self._vocabulary.is_out_of_band(type):
             raise OutOfBandError(session.id, type, "the type is not eligible")
@@ -268,6 +271,8 @@ class SessionStore:
         live.out_of_band = True
         try:
             with live.publication.held():
+                if not is_turn_open(session.events):
+                    await live.get_ready()
                 return await append_enclosed(
                     session, type, data, trigger, partial(self.flush, session)
                 )
@@ -323,15 +328,20 @@ class SessionStore:
     def _trace(self, session: Session) -> tuple[InvariantTrace | None, Sequence[Violation]]:
         if not self._invariants:
             return None, ()
-        if not session.is_loaded:
-            return trace_of(session.events), ()
-        trace, violations = lenient_trace_of(session.events)
+        state = session.seed_state
+        if state.trace.last_seq + 1 != session.seq:
+            # It was appended to before it came here.
+            state = state_of(session.events)
+        violations = state.violations
+        if violations and not session.is_loaded:
+            first = violations[0]
+            raise InvariantViolationError(first.event_type, first.seq, first.rule)
         for violation in violations[:_MAX_LOGGED]:
             _logger.warning("session %s, as read back: %s", session.id, violation)
         more = len(violations) - _MAX_LOGGED
         if more > 0:
             _logger.warning("session %s, as read back: %d more out of order", session.id, more)
-        return trace, violations
+        return state.trace.copy(), violations
 
     def _entry(self, session: Session) -> LiveSession:
         live = self._live.get(session.id)

@@ -67,6 +67,12 @@ class SurfaceTracker:
         self._snapshot: tuple[int, ...] | None = ()
         self._generation = 0
 
+    def restore(self, other: "SurfaceTracker") -> None:
+        """Become what `other` is now; who looks at this one goes on with it."""
+        self._nodes = list(other._nodes)  # noqa: SLF001 - of this very class
+        self._snapshot = None
+        self._generation = other._generation  # noqa: SLF001 - as above
+
     @property
     def nodes(self) -> tuple[int, ...]:
         """The seqs on the surface, in the order in which the model sees them."""

@@ -67,6 +67,7 @@ class CommandPlane:
         self._persistence = persistence
         self._durability = durability
         self._show = show
+        self._refusal: CheckpointError | None = None
 
     @property
     def settings(self) -> SessionSettings:
@@ -79,6 +80,12 @@ class CommandPlane:
         if command is None:
             self._show(f"Error: unknown command: {line.text}")
             return
+        # For what a command appends at once; one that only reads needs no lock (Z44).
+        self._refusal = None
+        try:
+            await self._durability.hold(wait=False)
+        except CheckpointError as error:
+            self._refusal = error
         try:
             text = await command.run(CommandCall(line.argument, self))
         except (CommandError, TurnNumberError) as error:
@@ -95,8 +102,9 @@ class CommandPlane:
         """Name the session; durable on return.
 
         Raises:
-            CommandError: The store failed.
+            CommandError: The store failed, or another process has the session.
         """
+        await self._hold()
         data = {"title": clean_text(title), "messageSeqs": [], "source": {"kind": "user"}}
         self._runner.append_between_turns(_TITLE_TRIGGER, [PendingEvent("session/title", data)])
         await self._flush()
@@ -126,8 +134,10 @@ class CommandPlane:
         """Put a summary in the place of the model's history; return how many messages it replaces.
 
         Raises:
-            CommandError: There is nothing to compact, or the store failed.
+            CommandError: There is nothing to compact, the store failed, or another process has the
+                session.
         """
+        await self._hold()
         nodes = list(self._session.surface.nodes)
         if self._agent.summarize is None or len(nodes) < _MIN_COMPACTED:
             message = "there is nothing to compact"
@@ -141,10 +151,23 @@ class CommandPlane:
     def add_context(
         self, content: str, source: Mapping[str, Any] | None = None, envelope: str = "context"
     ) -> None:
-        """Tell the model something that the user did not say (Z15)."""
+        """Tell the model something that the user did not say (Z15).
+
+        Raises:
+            CommandError: Another process has the session.
+        """
+        if self._refusal is not None:
+            raise CommandError(str(self._refusal))
         block = {"type": "text", "text": clean_text(content)}
         said_by = source or {"kind": "plugin", "plugin": self._agent.name}
         self._runner.add_context([block], said_by, envelope)
+
+    async def _hold(self) -> None:
+        try:
+            await self._durability.hold()
+        except CheckpointError as error:
+            raise CommandError(str(error)) from error
+        self._refusal = None
 
     async def _flush(self) -> None:
         try:

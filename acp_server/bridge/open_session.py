@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -14,22 +15,20 @@ from acp_server.agents.presenters import REFERENCE_PRESENTERS
 from acp_server.bridge.cards import ToolCards
 from acp_server.bridge.client_port import SessionClient
 from acp_server.bridge.command_plane import CommandPlane
+from acp_server.bridge.durability import SessionDurability
 from acp_server.bridge.frames import FrameBuilder
 from acp_server.bridge.messages import usage_update_from
 from acp_server.bridge.outlet import SessionOutlet
 from acp_server.bridge.projector import LiveProjector
 from acp_server.bridge.replay import Replay
 from acp_server.bridge.setting_views import config_options, mode_state
-from acp_server.errors import is_lost
 from acp_server.rpc.errors import RpcError
 from acp_server.turns.content import pieces
-from acp_server.turns.errors import CheckpointError
 from acp_server.turns.ports import RunnerPorts
 from acp_server.turns.presets import MODE_OPTION_ID
 from acp_server.turns.runner import TurnRunner
 from acp_server.turns.settings import SettingError
 from acp_server.wire import updates
-from persistence.errors import PersistenceError
 from session_core import TurnNumberError
 
 if TYPE_CHECKING:
@@ -45,36 +44,12 @@ if TYPE_CHECKING:
     from acp_server.turns.pending_prompt import PendingPrompt
     from acp_server.wire.handshake import ClientCapabilities
     from persistence.coordinator import SessionPersistence
-    from session_core import Session, SessionStore
+    from session_core import EventView, Session, SessionStore
 
 _log = logging.getLogger(__name__)
 
 REPLAY_SLICE = 64
 """Frames of a replay between two looks at the event loop: other sessions answer meanwhile (Z20)."""
-
-
-class SessionDurability:
-    """The checkpoint of one session, in the words of the turn engine."""
-
-    def __init__(self, persistence: SessionPersistence, session: Session) -> None:
-        self._persistence = persistence
-        self._session = session
-
-    async def flush(self) -> None:
-        """Return when all that was appended is durable.
-
-        Raises:
-            CheckpointError: It is not.
-        """
-        try:
-            await self._persistence.flush(self._session)
-        except PersistenceError as error:
-            raise CheckpointError(str(error), lost_session=is_lost(error)) from error
-        except Exception as error:
-            # A third party's backend may raise anything; the turn must end in order (B86).
-            _log.exception("the store of %s failed", self._session.id)
-            sentence = "the store failed unexpectedly"
-            raise CheckpointError(sentence) from error
 
 
 class OpenSession:
@@ -109,10 +84,14 @@ class OpenSession:
         self._outlet = SessionOutlet(peer.send)
         self._replayed = anyio.Event()
         self._replayed.set()
+        self._tasks = tasks
+        self._caught_up = anyio.Event()
+        self._caught_up.set()
+        self._behind: tuple[int, EventView] | None = None
         self._owed = 0
         self._none_owed = anyio.Event()
         cards = self._new_cards()
-        self._durability = SessionDurability(persistence, session)
+        self._durability = SessionDurability(persistence, session, self.caught_up)
         self._detach = [
             store.observe(session, LiveProjector(self._frames, cards, self._outlet)),
             persistence.on_durable(session, self._outlet.on_durable),
@@ -129,6 +108,7 @@ class OpenSession:
             ),
             cancel_grace_s=cancel_grace_s,
         )
+        persistence.attend(session, is_busy=lambda: self.runner.busy, read_on=self._read_on)
         self._commands = CommandPlane(
             session,
             agent,
@@ -164,9 +144,14 @@ class OpenSession:
         while self._owed:
             await self._none_owed.wait()
 
+    @property
+    def is_replaying(self) -> bool:
+        """Whether a load or a catching up holds this session's updates back."""
+        return not self._replayed.is_set()
+
     async def shown(self) -> None:
-        """Return when no load holds this session's updates back: a response comes behind them."""
-        if not self._replayed.is_set():  # a wait on a set event would let the next turn begin
+        """Return when nothing holds this session's updates back: a response comes behind them."""
+        while self.is_replaying:  # a wait on a set event would let the next turn begin
             await self._replayed.wait()
 
     def release_updates(self) -> None:
@@ -190,24 +175,27 @@ class OpenSession:
             by_mode: Whether the client used `session/set_mode`, which answers nothing.
 
         Raises:
-            RpcError: The agent does not offer this; or it is set and the store failed.
+            RpcError: The agent does not offer this.
+            CheckpointError: Another process has the session, and nothing was set; or it is set and
+                the store failed.
         """
         if isinstance(value, bool) and not self._capabilities.boolean_options:
             raise RpcError.invalid_params(f"option {option_id!r} does not take {value!r}")
         try:
-            changed = self.runner.change_setting(option_id, value)
+            self.runner.settings.check(option_id, value)
         except SettingError as error:
             raise RpcError.invalid_params(str(error)) from error
+        await self._durability.take()
+        try:
+            changed = self.runner.change_setting(option_id, value)
         except TurnNumberError as error:
             raise RpcError.internal(str(error)) from error
+        await self.caught_up()
         if changed and option_id == MODE_OPTION_ID:
             self._notify(updates.current_mode_update(str(value)))
             if by_mode:
                 self._notify(updates.config_option_update(self.config_options()))
-        try:
-            await self._durability.flush()
-        except CheckpointError as error:
-            raise RpcError.internal(str(error)) from error
+        await self._durability.flush()
 
     def config_options(self) -> list[dict[str, Any]]:
         """Return the complete state of the config options."""
@@ -221,21 +209,60 @@ class OpenSession:
     # -- opening ----------------------------------------------------------------------------
 
     async def replay(self) -> None:
-        """Send the whole log as updates, as of now; a running turn's frames wait for `resume`."""
+        """Send the whole log as updates, as of now; a running turn's frames wait for `end_replay`.
+
+        Nothing else holds the session's updates back.
+        """
+        self._behind = None
+        await self._replay(0, self.session.events)
+
+    def end_replay(self) -> None:
+        """Let a running turn's frames go on after a replay."""
+        self._outlet.end_replay(self._persistence.durable_seq(self.session))
+        self._replayed.set()
+
+    async def caught_up(self) -> None:
+        """Return when the client has been sent what the session read on, if it did (Z44)."""
+        if not self._caught_up.is_set():
+            await self._caught_up.wait()
+
+    def _read_on(self, known: int) -> None:
+        """Take note that the log has grown by what another process has written."""
+        shown = known if self._behind is None else self._behind[0]
+        self._behind = shown, self.session.events
+        if self._caught_up.is_set():
+            self._caught_up = anyio.Event()
+            self._tasks.start_soon(self._catch_up)
+        if self.runner.settings.refold():
+            if self.runner.settings.mode is not None:
+                self._notify(updates.current_mode_update(self.runner.settings.mode))
+            self._notify(updates.config_option_update(self.config_options()))
+
+    async def _catch_up(self) -> None:
+        """Send what was read on, unless a load sends it anyway."""
+        try:
+            await self.shown()
+            while self._behind is not None:
+                (shown, events), self._behind = self._behind, None
+                await self._replay(shown, events)
+        except Exception:  # noqa: BLE001 - one session's trouble must not stop the others
+            _log.exception("what others wrote in %s could not be shown", self.session.id)
+        finally:
+            if self.is_replaying:
+                self.end_replay()
+            self._caught_up.set()
+
+    async def _replay(self, shown: int, events: EventView) -> None:
         self._outlet.begin_replay()
         self._replayed = anyio.Event()
-        records = self.session.events.records()
-        for number, frame in enumerate(Replay(self._frames, self._new_cards()).frames(records), 1):
+        records = chain(events.records(0, shown), events.records(shown))
+        replay = Replay(self._frames, self._new_cards(), shown)
+        for number, frame in enumerate(replay.frames(records), 1):
             self._peer.send(frame)
             if self._peer.congested:
                 await self._peer.room()
             elif number % REPLAY_SLICE == 0:
                 await anyio.lowlevel.checkpoint()
-
-    def resume(self) -> None:
-        """Let a running turn's frames go on after a replay."""
-        self._outlet.end_replay(self._persistence.durable_seq(self.session))
-        self._replayed.set()
 
     def introduce(self, warnings: Sequence[OpeningWarning] = ()) -> None:
         """Send what follows the response that has opened the session (Z20, Z32)."""

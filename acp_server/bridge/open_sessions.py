@@ -1,7 +1,7 @@
 """The sessions that are open on one connection: how they come and how they go.
 
-What opens or closes a session does so one after the other for each id; different ids never wait for
-each other.
+What is asked of one id is done in the order it came: who finds a session closing waits for that,
+and persistence opens one after the other. Different ids never wait for each other.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_server.errors import is_lost, rpc_error_from_store
+from acp_server.errors import rpc_error_from_store
 from acp_server.rpc.errors import RpcError
-from persistence.errors import InvalidSessionIdError, PersistenceError, SessionNotFoundError
+from persistence.errors import (
+    InvalidSessionIdError,
+    PersistenceError,
+    SessionChangedError,
+    SessionLockedError,
+    SessionNotFoundError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     from acp_server.bridge.open_session import OpenSession
     from acp_server.rpc.table import RequestContext
     from persistence.coordinator import SessionPersistence
-    from persistence.storing import RepairReport
+    from persistence.storing import OpenedSession
     from session_core import Session, SessionHeader, SessionStore
 
 _log = logging.getLogger(__name__)
@@ -49,7 +55,7 @@ class OpenSessions:
         self._store = store
         self._persistence = persistence
         self._open: dict[str, OpenSession] = {}
-        self._locks: dict[str, anyio.Lock] = {}
+        self._closing: dict[str, anyio.Event] = {}
         self._waiting: dict[str, set[anyio.CancelScope]] = {}
         self._ended: anyio.Event | None = None
 
@@ -74,9 +80,10 @@ class OpenSessions:
         Raises:
             RpcError: It is not open.
         """
-        if session_id not in self._open and session_id in self._locks:
-            async with self.alone_on(session_id):
-                pass
+        if session_id not in self._open:
+            await self._settled(session_id)
+            if session_id in self._open:
+                await self._open[session_id].shown()
         opened = self._open.get(session_id)
         if opened is None:
             raise RpcError.resource_not_found(session_id)
@@ -113,19 +120,26 @@ class OpenSessions:
         if opened is not None:
             opened.runner.cancel()
 
+    async def _settled(self, session_id: str) -> None:
+        """Return when nothing that opens or closes a session is under way."""
+        while (closing := self._closing.get(session_id)) is not None:
+            await closing.wait()
+        await self._persistence.settled(session_id)
+
     @asynccontextmanager
-    async def alone_on(self, session_id: str) -> AsyncIterator[None]:
-        """Let what opens and closes one session come one after the other, in order of arrival."""
-        lock = self._locks.get(session_id)
-        if lock is None:
-            # No checkpoint on a free lock: what follows in the same packet must find the effect.
-            lock = self._locks[session_id] = anyio.Lock(fast_acquire=True)
+    async def _taken_out(self, session_id: str) -> AsyncIterator[OpenSession | None]:
+        """Offer a session no more, if it is open; who asks for it inside the block has to wait."""
+        while session_id not in self._open:
+            await self._settled(session_id)
+            if session_id not in self._closing:
+                break
+        opened = self._open.pop(session_id, None)
+        closed = self._closing[session_id] = anyio.Event()
         try:
-            async with lock:
-                yield
+            yield opened
         finally:
-            if not lock.locked() and self._locks.get(session_id) is lock:
-                del self._locks[session_id]
+            del self._closing[session_id]
+            closed.set()
 
     # -- opening ----------------------------------------------------------------------------
 
@@ -133,27 +147,64 @@ class OpenSessions:
         """Open a new session; nothing of it is stored before its first event."""
         return self._adopt(self._store.create(cwd=cwd))
 
-    async def load(
-        self, session_id: str, check_header: Callable[[SessionHeader], None]
-    ) -> tuple[OpenSession, RepairReport | None]:
-        """Open a stored session; the caller is `alone_on` it.
+    async def open(
+        self,
+        session_id: str,
+        check_header: Callable[[SessionHeader], None],
+        *,
+        fresh: bool,
+    ) -> tuple[OpenSession, OpenedSession | None]:
+        """Open a stored session, or return the open one.
 
         Args:
             session_id: The session.
-            check_header: Called before anything is changed; what it raises ends the load.
+            check_header: Called before anything is changed; what it raises ends the opening.
+            fresh: Whether an open one must have all that is stored by now: it is about to be shown.
+
+        Returns:
+            The session, and how it was opened; None if it was open.
 
         Raises:
-            RpcError: It cannot be loaded.
+            RpcError: It cannot be opened.
         """
+        while True:
+            while (closing := self._closing.get(session_id)) is not None:
+                await closing.wait()
+            known = self._open.get(session_id)
+            if known is None:
+                try:
+                    opened = await self._persistence.open(session_id, check_header=check_header)
+                except PersistenceError as error:
+                    raise rpc_error_from_store(error) from error
+                if self._ended is not None:
+                    await self._persistence.release(opened.session)
+                    raise RpcError.internal(_SHUTTING_DOWN)
+                if session_id not in self._open and session_id not in self._closing:
+                    return self._adopt(opened.session), opened
+            elif known.is_replaying:
+                # It may fail, and the session be closed with it.
+                await known.shown()
+            elif not fresh or await self._is_current(known):
+                check_header(known.session.header)
+                return known, None
+            else:
+                await self.close(session_id)
+
+    async def _is_current(self, known: OpenSession) -> bool:
+        """Tell whether an open session has all that is stored, reading it on if it can (Z44).
+
+        One that another process writes at this moment has not; it is to be opened afresh.
+        """
+        session = known.session
         try:
-            loaded = await self._persistence.load(session_id, check_header=check_header)
-        except PersistenceError as error:
-            raise rpc_error_from_store(error) from error
-        if self._ended is not None:
-            await self._persistence.release(session_id)
-            raise RpcError.internal(_SHUTTING_DOWN)
-        session = self._store.create(session_id, seed=loaded.log, header=loaded.header)
-        return self._adopt(session), loaded.repaired
+            await self._persistence.hold(session, wait=False)
+        except (SessionLockedError, SessionChangedError):
+            is_stored = self._persistence.durable_seq(session) == session.seq
+            return not (is_stored or self._persistence.is_lost(session)) or known.runner.busy
+        except PersistenceError:
+            # It cannot be read now; what is here can be shown all the same.
+            return True
+        return self._open.get(session.id) is known and not known.is_replaying
 
     def _adopt(self, session: Session) -> OpenSession:
         opened = self._open[session.id] = self._compose(session)
@@ -167,8 +218,7 @@ class OpenSessions:
         Raises:
             RpcError: Its log cannot be stored; it stays open, unless it is somebody else's now.
         """
-        async with self.alone_on(session_id):
-            opened = self._open.pop(session_id, None)
+        async with self._taken_out(session_id) as opened:
             lost = None if opened is None else await self._end(opened)
         if lost is not None:
             raise rpc_error_from_store(lost) from lost
@@ -179,9 +229,9 @@ class OpenSessions:
         Raises:
             RpcError: Another process has it open, or the store failed.
         """
-        async with self.alone_on(session_id):
-            opened = self._open.pop(session_id, None)
+        async with self._taken_out(session_id) as opened:
             if opened is not None:
+                await self._require_lock(opened)
                 await self._end(opened, discard=True)
             try:
                 await self._persistence.delete(session_id)
@@ -191,10 +241,11 @@ class OpenSessions:
                 raise rpc_error_from_store(error) from error
 
     async def give_up(self, opened: OpenSession) -> None:
-        """Close a session whose opening has failed half-way; the caller is `alone_on` it."""
-        with anyio.CancelScope(shield=True):
-            self._open.pop(opened.session.id, None)
-            await self._end(opened)
+        """Close a session whose opening has failed half-way."""
+        if self._open.get(opened.session.id) is opened:
+            with anyio.CancelScope(shield=True):
+                async with self._taken_out(opened.session.id):
+                    await self._end(opened)
 
     def drop_lost(self, opened: OpenSession) -> None:
         """Forget a session whose log is somebody else's now; the next load opens it afresh (Z8)."""
@@ -202,6 +253,21 @@ class OpenSessions:
             del self._open[opened.session.id]
             opened.detach()
             self._store.detach(opened.session)
+
+    async def _require_lock(self, opened: OpenSession) -> None:
+        """Return unless another process has a session, which is open again then.
+
+        Raises:
+            RpcError: It has.
+        """
+        try:
+            await self._persistence.hold(opened.session)
+        except SessionLockedError as error:
+            self._open[opened.session.id] = opened
+            raise rpc_error_from_store(error) from error
+        except PersistenceError:
+            # Whatever else is wrong with it: it is about to be deleted.
+            return
 
     async def _end(self, opened: OpenSession, *, discard: bool = False) -> PersistenceError | None:
         """End a session that is not offered any more; return why the store has lost it, if so.
@@ -216,11 +282,13 @@ class OpenSessions:
         opened.runner.cancel()
         await opened.runner.settle()
         await opened.answered()
+        await opened.caught_up()
+        await opened.shown()
         lost: PersistenceError | None = None
         try:
             await self._persistence.release(opened.session, discard=discard)
         except PersistenceError as error:
-            if not is_lost(error):
+            if not self._persistence.is_lost(opened.session):
                 self._open[opened.session.id] = opened
                 raise rpc_error_from_store(error) from error
             lost = error

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from acp_server.wire.requests import McpServer
-    from persistence.storing import RepairReport
+    from persistence.storing import OpenedSession
     from session_core import Violation
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,8 @@ class OpeningWarning(NamedTuple):
     """One thing that the client should know.
 
     Attributes:
-        code: For programs: `mcp-server-not-started`, `log-repaired` or `log-out-of-order`.
+        code: For programs: `mcp-server-not-started`, `log-repaired`, `log-out-of-order` or
+            `session-in-use`.
         message: One sentence for people.
         server: Name of the MCP server it is about.
     """
@@ -53,9 +54,12 @@ def warnings_from_servers(servers: Iterable[McpServer]) -> list[OpeningWarning]:
     return list(found.values())
 
 
-def warnings_from_repair(report: RepairReport | None) -> list[OpeningWarning]:
-    """Return a warning if a stored log had to be put right (B51)."""
-    if report is None:
+def warnings_from_opening(opened: OpenedSession) -> list[OpeningWarning]:
+    """Return a warning if a stored log had to be put right (B51), or somebody else has it (Z44)."""
+    if opened.locked is not None:
+        message = f"{opened.locked}; a prompt has to wait until that process is done"
+        return [OpeningWarning("session-in-use", message)]
+    if opened.repaired is None:
         return []
     message = "The session's log had been cut off; what was complete is kept"
     return [OpeningWarning("log-repaired", message)]

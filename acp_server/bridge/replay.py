@@ -42,23 +42,36 @@ class _Text:
     parts: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownCard:
+    """A card that the client has, and that has changed."""
+
+    card: Card
+
+
 class Replay:
     """Replays one log, once.
 
     Args:
         frames: Builds the session's frames.
         cards: A fresh fold: the live one must not be touched by history.
+        shown: Events that the client has seen before, which it is not sent again: what follows
+            belongs to the same messages and cards.
     """
 
-    def __init__(self, frames: FrameBuilder, cards: ToolCards) -> None:
+    def __init__(self, frames: FrameBuilder, cards: ToolCards, shown: int = 0) -> None:
+        self._shown = shown
+        self._is_new = not shown
+        self._announced: set[str] = set()
         self._frames = frames
         self._cards = cards
         self._ids = MessageIds()
-        self._items: list[_Text | Card | bytes] = []
+        self._items: list[_Text | Card | _KnownCard | bytes] = []
         self._blocks: dict[int, _Text] = {}
         self._streamed = False
         self._step_showed = False
         self._closed_by_abort = False
+        self._in_turn = False
         self._handlers: dict[str, Callable[[Event], None]] = {
             "turn/start": self._on_turn_start,
             "turn/end": self._on_turn_end,
@@ -79,8 +92,11 @@ class Replay:
         }
 
     def frames(self, records: Iterable[Record]) -> Iterator[bytes]:
-        """Yield the frames of a log, its events as records from seq 0 on."""
+        """Yield the frames of a log, given as records from seq 0 on, cut where `shown` ends."""
         for record in records:
+            if not self._is_new:
+                seq = record.seq0 if isinstance(record, ChunkRun) else record.seq
+                self._is_new = seq >= self._shown
             if isinstance(record, ChunkRun):
                 self._on_run(record)
                 continue
@@ -89,6 +105,9 @@ class Replay:
                 handler(record)
             if record.type in ("step/end", "turn/end"):
                 yield from self._drain()
+        if not self._in_turn:
+            # Only in a log that lost the boundaries of its turn.
+            self._fail_open_cards()
         yield from self._drain()
 
     # -- streamed output ---------------------------------------------------------------------
@@ -128,16 +147,23 @@ class Replay:
         if item is None:
             item = _Text(kind, self._ids.of(kind, seq))
             self._blocks[index] = item
-            self._items.append(item)
             self._step_showed = True
+        if not self._is_new:
+            return
+        if not item.parts:
+            self._items.append(item)
         item.parts.append(text)
 
     # -- boundaries --------------------------------------------------------------------------
 
     def _on_turn_start(self, _event: Event) -> None:
+        self._fail_open_cards()
         self._closed_by_abort = False
+        self._in_turn = True
 
     def _on_turn_end(self, event: Event) -> None:
+        self._fail_open_cards()
+        self._in_turn = False
         reason = event.data["reason"]
         marker = failure_marker(reason)
         if reason["kind"] in ("interrupted", "disposed") and not self._closed_by_abort:
@@ -150,7 +176,11 @@ class Replay:
         self._step_showed = False
 
     def _on_step_end(self, _event: Event) -> None:
-        self._cards.on_step_end()
+        self._fail_open_cards()
+
+    def _fail_open_cards(self) -> None:
+        for change in self._cards.on_step_end():
+            self._on_change(change)
 
     def _new_message(self) -> None:
         self._ids.on_boundary()
@@ -183,11 +213,21 @@ class Replay:
         self._on_change(self._cards.on_result(event))
 
     def _on_change(self, change: CardChange | None) -> None:
-        if change is not None and change.new:
+        if change is None:
+            return
+        call_id = change.card.call_id
+        if not self._is_new:
+            self._announced.add(call_id)
+        elif change.new:
+            self._announced.discard(call_id)
             self._items.append(change.card)
+        elif call_id in self._announced:
+            self._announced.discard(call_id)
+            self._items.append(_KnownCard(change.card))
 
     def _put(self, update: dict[str, Any]) -> None:
-        self._items.append(self._frames.update(update))
+        if self._is_new:
+            self._items.append(self._frames.update(update))
 
     def _drain(self) -> Iterator[bytes]:
         items, self._items = self._items, []
@@ -196,5 +236,8 @@ class Replay:
                 yield item
             elif isinstance(item, _Text):
                 yield from self._frames.texts(item.kind, item.message_id, "".join(item.parts))
+            elif isinstance(item, _KnownCard):
+                final = self._cards.final_update(item.card)
+                yield self._frames.update({**final, "sessionUpdate": "tool_call_update"})
             else:
                 yield self._frames.update(self._cards.final_update(item))

@@ -17,8 +17,8 @@ from acp_server.bridge.opening_warnings import (
     OpeningWarning,
     log_warnings,
     meta_from_warnings,
+    warnings_from_opening,
     warnings_from_order,
-    warnings_from_repair,
     warnings_from_servers,
 )
 from acp_server.bridge.params import (
@@ -29,10 +29,11 @@ from acp_server.bridge.params import (
 )
 from acp_server.bridge.session_rows import session_rows
 from acp_server.bridge.stop_reasons import stop_reason_from_end
-from acp_server.errors import rpc_error_from_store
+from acp_server.errors import rpc_error_from_checkpoint, rpc_error_from_store
 from acp_server.rpc.errors import RpcError
 from acp_server.rpc.table import Handler, MethodTable, Params, RequestContext
 from acp_server.turns.active_turn import CANCEL_GRACE_S
+from acp_server.turns.errors import CheckpointError
 from acp_server.turns.presets import MODE_OPTION_ID
 from acp_server.turns.runner import QueueFullError
 from acp_server.wire import requests, results
@@ -173,15 +174,15 @@ class AcpService:
     async def set_mode(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/set_mode`: the permission preset (Z11)."""
         asked = parse_params(requests.SetModeParams, params)
-        opened = await self._open_for_setting(context, asked.session_id)
-        await opened.change_setting(MODE_OPTION_ID, asked.mode_id, by_mode=True)
+        await self._change_setting(context, asked.session_id, MODE_OPTION_ID, asked.mode_id)
         return {}
 
     async def set_config_option(self, context: RequestContext, params: Params) -> dict[str, Any]:
         """`session/set_config_option`: answered with the complete state (Z11)."""
         asked = parse_params(requests.SetConfigOptionParams, params)
-        opened = await self._open_for_setting(context, asked.session_id)
-        await opened.change_setting(asked.config_id, asked.value, by_mode=False)
+        opened = await self._change_setting(
+            context, asked.session_id, asked.config_id, asked.value, by_mode=False
+        )
         return results.config_options_result(opened.config_options())
 
     # -- turns ------------------------------------------------------------------------------
@@ -230,24 +231,18 @@ class AcpService:
         asked = parse_params(requests.LoadSessionParams, params)
         self._require_ready()
         check_header = partial(require_same_cwd, asked.cwd)
-        repaired = None
-        async with self._sessions.alone_on(asked.session_id):
-            known = self._sessions.get(asked.session_id)
-            if known is None:
-                opened, repaired = await self._sessions.load(asked.session_id, check_header)
-            else:
-                opened = known
-                check_header(opened.session.header)
-            if replays:
-                try:
-                    await opened.replay()
-                except BaseException:
-                    opened.resume()
-                    if known is None:
-                        await self._sessions.give_up(opened)
-                    raise
-                context.after_response(opened.resume)
-        warnings = [*warnings_from_repair(repaired), *warnings_from_order(opened.violations)]
+        opened, how = await self._sessions.open(asked.session_id, check_header, fresh=replays)
+        if replays:
+            try:
+                await opened.replay()
+            except BaseException:
+                opened.end_replay()
+                if how is not None:
+                    await self._sessions.give_up(opened)
+                raise
+            context.after_response(opened.end_replay)
+        warnings = [] if how is None else warnings_from_opening(how)
+        warnings += warnings_from_order(opened.violations)
         return self._introduce(context, opened, asked, warnings)
 
     def _introduce(
@@ -268,11 +263,25 @@ class AcpService:
             meta=meta_from_warnings(told),
         )
 
-    async def _open_for_setting(self, context: RequestContext, session_id: str) -> OpenSession:
+    async def _change_setting(
+        self,
+        context: RequestContext,
+        session_id: str,
+        option_id: str,
+        value: str | bool,
+        *,
+        by_mode: bool = True,
+    ) -> OpenSession:
         self._require_ready()
         opened = await self._sessions.require(session_id)
         # Set before anybody could cancel it; what is left is the flush.
         context.on_cancel(_carry_on)
+        try:
+            await opened.change_setting(option_id, value, by_mode=by_mode)
+        except CheckpointError as error:
+            if error.lost_session and not opened.runner.busy:
+                self._sessions.drop_lost(opened)
+            raise rpc_error_from_checkpoint(error) from error
         return opened
 
     def _require_ready(self) -> None:
@@ -285,6 +294,8 @@ class AcpService:
             self._sessions.drop_lost(opened)
         if outcome.needs_sign_in:
             return RpcError.auth_required()
+        if outcome.refusal is not None:
+            return rpc_error_from_checkpoint(outcome.refusal)
         return RpcError.internal(f"turn failed: {outcome.message}")
 
 

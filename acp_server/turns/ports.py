@@ -175,7 +175,18 @@ class PermissionRules(Protocol):
 
 
 class DurabilityPort(Protocol):
-    """The checkpoint of the session's log."""
+    """The checkpoint of the session's log, and the right to write it."""
+
+    async def hold(self, *, wait: bool = True) -> None:
+        """Return when nobody else can write the log, and all that others wrote has been read (Z44).
+
+        Args:
+            wait: Whether to wait a moment for another process.
+
+        Raises:
+            CheckpointError: Another process has the session; or it went on with the session, and
+                something of ours is not stored.
+        """
 
     async def flush(self) -> None:
         """Return when all that was appended is durable.

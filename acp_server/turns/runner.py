@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -312,12 +313,14 @@ class TurnRunner:
         return outcome
 
     async def _settle_log(self) -> TurnOutcome | None:
-        """Make durable what a failed checkpoint left in memory, or refuse the prompt (Z8).
+        """Take the log, and make durable what a failed checkpoint left, or refuse the prompt (Z8).
 
-        The log must not grow while the disk refuses. With nothing left this costs nothing.
+        The log must not grow while the disk refuses or another process has it (Z44). With the log
+        held and nothing left this costs nothing.
         """
         try:
+            await self._ports.durability.hold()
             await self._ports.durability.flush()
         except CheckpointError as error:
-            return store_failed(error)
+            return replace(store_failed(error), refusal=error)
         return None

@@ -114,7 +114,7 @@ class SessionSettings:
         Raises:
             SettingError: There is no such option, or it does not take this value.
         """
-        self._check(option_id, value)
+        self.check(option_id, value)
         if self.option(option_id) == value:
             return False
         self._append_or_keep(option_id, value)
@@ -136,9 +136,20 @@ class SessionSettings:
             append(PendingEvent("context/message", data, APPEND))
         self._told = preset
 
-    # -- inside -----------------------------------------------------------------------------
+    def refold(self) -> bool:
+        """Take over what the log says, which has grown elsewhere; return whether that changed."""
+        before = (self._preset, dict(self._values))
+        self._preset, self._told = self._initial[MODE_OPTION_ID], None
+        self._values = {option_id: self._initial[option_id] for option_id in self._options}
+        self._fold()
+        return before != (self._preset, self._values)
 
-    def _check(self, option_id: str, value: object) -> None:
+    def check(self, option_id: str, value: object) -> None:
+        """Return if an option, or the preset as the option `mode`, takes a value.
+
+        Raises:
+            SettingError: There is no such option, or it does not take this value.
+        """
         if option_id == MODE_OPTION_ID and self._modes:
             if value in self._modes:
                 return
@@ -149,6 +160,8 @@ class SessionSettings:
             return
         message = f"option {option_id!r} does not take {value!r}"
         raise SettingError(message)
+
+    # -- inside -----------------------------------------------------------------------------
 
     def _append_or_keep(self, option_id: str, value: str | bool) -> None:
         session = self._session

@@ -31,12 +31,14 @@ class TurnOutcome:
         lost_session: The store lost the session to someone else (Z8), or its turn could not be
             closed; it must be loaded afresh.
         needs_sign_in: For `error`: the user must sign in first.
+        refusal: Why the turn did not even begin: nothing was appended.
     """
 
     kind: str
     message: str = ""
     lost_session: bool = False
     needs_sign_in: bool = False
+    refusal: CheckpointError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +118,16 @@ def fault_of_ours(log: TurnLog, sentence: str) -> TurnEnd:
     return _error(log, sentence, "TURN_FAILED")
 
 
-def _error(log: TurnLog, sentence: str, code: str, **more: bool) -> TurnEnd:
+def _error(
+    log: TurnLog,
+    sentence: str,
+    code: str,
+    *,
+    lost_session: bool = False,
+    needs_sign_in: bool = False,
+) -> TurnEnd:
     reason = {"kind": "error", "step": log.step, "message": sentence, "code": code}
-    return TurnEnd(reason, TurnOutcome("error", sentence, **more))
+    return TurnEnd(reason, TurnOutcome("error", sentence, lost_session, needs_sign_in))
 
 
 def _model_error(log: TurnLog, error: ModelError) -> TurnEnd:

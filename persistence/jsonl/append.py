@@ -20,6 +20,7 @@ from persistence.errors import (
 )
 from persistence.files import write_all
 from persistence.jsonl.integrity import Checksum, encode_checksum, extend_crc
+from persistence.jsonl.mark import LogPosition
 
 if TYPE_CHECKING:
     from persistence.files import Files
@@ -42,6 +43,7 @@ class LogFile:
         self.paths = paths
         self._identity: tuple[int, int] | None = None
         self._end = 0
+        self._seq = 0
         self._crc = 0
         self._sidecar_size = 0
         self._rollback_owed = False
@@ -56,12 +58,37 @@ class LogFile:
         """Inode and size, the mark by which a cache knows that the log is unchanged (Z22)."""
         return (0 if self._identity is None else self._identity[1]), self._end
 
+    @property
+    def position(self) -> LogPosition | None:
+        """Where the log was left; None when nothing is known of it, or a rollback is owed."""
+        if self._identity is None or self._rollback_owed:
+            return None
+        return LogPosition(*self._identity, self._end, self._seq, self._crc, self._sidecar_size)
+
     def adopt(self, mark: LogMark) -> None:
         """Continue a log that was just read."""
         self._identity = (mark.device, mark.inode)
         self._end = mark.size
+        self._seq = mark.seq
         self._crc = mark.crc
         self._sidecar_size = mark.sidecar_size
+
+    def continue_from(self, position: LogPosition) -> None:
+        """Continue a log that stands as a writer has left it: same file, size and last checksum.
+
+        Raises:
+            SessionChangedError: it does not, or has no checksum that could tell.
+            StoreWriteError: it cannot be looked at.
+        """
+        device, inode, self._end, self._seq, self._crc, self._sidecar_size = position
+        self._identity = (device, inode)
+        self._close(self._open_checked())
+        try:
+            last = self._read_last_checksum()
+        except OSError as error:
+            raise write_error(self._session_id, error) from error
+        if last != encode_checksum(Checksum(self._end, self._seq, self._crc)):
+            raise SessionChangedError(self._session_id, "it has another checksum")
 
     def publish(self, data: bytes, seq: int) -> None:
         """Create the log with its first bytes, atomically and without overwriting.
@@ -101,9 +128,10 @@ class LogFile:
         self._drop_temp()
         self._identity = (status.device, status.inode)
         self._end = len(data)
+        self._seq = seq
         self._crc = extend_crc(0, data)
         self._sidecar_size = 0
-        self._write_checksum(seq)
+        self._write_checksum()
 
     def append(self, data: bytes, seq: int) -> None:
         """Append complete records durably, or change nothing.
@@ -122,8 +150,9 @@ class LogFile:
         finally:
             self._close(handle)
         self._end += len(data)
+        self._seq = seq
         self._crc = extend_crc(self._crc, data)
-        self._write_checksum(seq)
+        self._write_checksum()
 
     def cut(self, end: int) -> None:
         """Cut the log to `end` bytes, durably.
@@ -193,13 +222,28 @@ class LogFile:
             return StoreWriteError(self._session_id, error.reason, detail)
         return error
 
-    def _write_checksum(self, seq: int) -> None:
+    def _read_last_checksum(self) -> bytes:
+        """Return the line that ends the checksum file; empty if it is not as it was left."""
+        line = encode_checksum(Checksum(self._end, self._seq, self._crc))
+        try:
+            handle = self._files.open(self.paths.sidecar, "read")
+        except FileNotFoundError:
+            return b""
+        try:
+            start = self._sidecar_size - len(line)
+            if start < 0 or self._files.handle_stat(handle).size != self._sidecar_size:
+                return b""
+            return self._files.read(handle, len(line), start)
+        finally:
+            self._close(handle)
+
+    def _write_checksum(self) -> None:
         """Write the checksum line of what was just made durable.
 
         The log is durable already, so a failure here is no failure of the flush: the checksums are
         cumulative, and the next line covers what this one would have.
         """
-        line = encode_checksum(Checksum(self._end, seq, self._crc))
+        line = encode_checksum(Checksum(self._end, self._seq, self._crc))
         try:
             handle = self._files.open(self.paths.sidecar, "update")
             try:

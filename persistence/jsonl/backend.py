@@ -98,9 +98,11 @@ class JsonlBackend:
         """See `SessionBackend.list_page`."""
         return await self._run(partial(self._lister.page, cwd, cursor, limit))
 
-    async def acquire_writer(self, session_id: str, header: SessionHeader | None = None) -> Writer:
+    async def acquire_writer(
+        self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
+    ) -> Writer:
         """See `SessionBackend.acquire_writer`."""
-        give_up_at = anyio.current_time() + self._lock_wait_s
+        give_up_at = anyio.current_time() + (self._lock_wait_s if wait else 0.0)
         while True:
             outcome = await self._run(partial(self._try_writer, session_id, header))
             if isinstance(outcome, JsonlWriter):

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from persistence.files import FileStat
     from persistence.jsonl.layout import SessionPaths
+
+
+class LogPosition(NamedTuple):
+    """Where a writer has left a log.
+
+    Attributes:
+        end: bytes of the log.
+        seq: the seq that follows its last record.
+        crc: CRC-32 of all its bytes.
+        sidecar_size: bytes of its checksum file.
+    """
+
+    device: int
+    inode: int
+    end: int
+    seq: int
+    crc: int
+    sidecar_size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from persistence.files import Files
     from persistence.jsonl.index import SummaryIndex
     from persistence.jsonl.layout import SessionPaths
-    from persistence.jsonl.mark import LogMark
+    from persistence.jsonl.mark import LogMark, LogPosition
     from persistence.lock import FileLock
     from persistence.seam import SessionSummary, StoredLog
     from session_core import Record, SessionHeader
@@ -58,6 +58,16 @@ class JsonlWriter:
         """See `Writer.materialized`."""
         return self._materialized
 
+    @property
+    def position(self) -> object | None:
+        """See `Writer.position`."""
+        return self._log.position
+
+    @property
+    def former_pid(self) -> int | None:
+        """See `Writer.former_pid`."""
+        return self._lock.former_pid
+
     async def append_batch(
         self,
         header: SessionHeader,
@@ -74,6 +84,10 @@ class JsonlWriter:
         self._log.adopt(mark)
         if stored.torn is not None or closers:
             await self._write(partial(self._repair, mark, closers))
+
+    async def continue_from(self, position: object) -> None:
+        """See `Writer.continue_from`."""
+        await self._write(partial(self._log.continue_from, cast("LogPosition", position)))
 
     async def delete(self) -> None:
         """See `Writer.delete`."""

@@ -119,12 +119,14 @@ class SqliteBackend:
         read = lambda database: read_page(database, cwd, cursor, limit)  # noqa: E731
         return await self._read(read, None, EntryPage([], None))
 
-    async def acquire_writer(self, session_id: str, header: SessionHeader | None = None) -> Writer:
+    async def acquire_writer(
+        self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
+    ) -> Writer:
         """See `SessionBackend.acquire_writer`."""
         if header is None and not await self._has(session_id):
             raise SessionNotFoundError(session_id)
         lock = SessionLock(self._path, session_id)
-        await self._acquire(session_id, lock)
+        await self._acquire(session_id, lock, self._lock_wait_s if wait else 0.0)
         materialized = False
         try:
             # Looked at again: it may have come or gone while the lock was waited for.
@@ -155,8 +157,8 @@ class SqliteBackend:
         await self._reading.close()
         await self._writing.close()
 
-    async def _acquire(self, session_id: str, lock: SessionLock) -> None:
-        give_up_at = anyio.current_time() + self._lock_wait_s
+    async def _acquire(self, session_id: str, lock: SessionLock, wait_s: float) -> None:
+        give_up_at = anyio.current_time() + wait_s
         while True:
             try:
                 if await anyio.to_thread.run_sync(lock.try_acquire):

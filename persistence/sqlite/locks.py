@@ -42,13 +42,19 @@ class SessionLock:
         """Return the pid of who holds it, if that can be read."""
         return self._lock.holder_pid()
 
+    @property
+    def former_pid(self) -> int | None:
+        """See `FileLock.former_pid`."""
+        return self._lock.former_pid
+
     def release(self, *, remove: bool) -> None:
         """Give the lock back, removing its file if its session is gone."""
         try:
             if remove:
                 # While it is held: whoever waits for it sees that the file is no longer there.
-                with contextlib.suppress(OSError):
-                    self._files.unlink(self._path)
+                for path in (self._pid_path, self._path):
+                    with contextlib.suppress(OSError):
+                        self._files.unlink(path)
         finally:
             self._lock.release()
         if remove:

@@ -78,6 +78,16 @@ class SqliteWriter:
         """See `Writer.materialized`."""
         return self._materialized
 
+    @property
+    def position(self) -> object | None:
+        """See `Writer.position`."""
+        return self._log
+
+    @property
+    def former_pid(self) -> int | None:
+        """See `Writer.former_pid`."""
+        return self._lock.former_pid
+
     async def append_batch(
         self,
         header: SessionHeader,
@@ -100,6 +110,12 @@ class SqliteWriter:
         self._log = _Log(state, _LateFold(SummaryFold(stored.header), stored.log))
         if stored.torn is not None or closers:
             self._log = await self._run(partial(self._repair, self._log, closers))
+
+    async def continue_from(self, position: object) -> None:
+        """See `Writer.continue_from`."""
+        log = cast("_Log", position)
+        await self._run(lambda database, _: self._check_unchanged(database, log.state))
+        self._log = log
 
     async def delete(self) -> None:
         """See `Writer.delete`."""

@@ -17,6 +17,7 @@ fail, for backends that write files; they are not part of the contract.
 """
 
 from persistence.testing.harness import BackendHarness, Check, check_name
+from persistence.testing.holding_checks import HOLDING_CHECKS
 from persistence.testing.listing_checks import LISTING_CHECKS
 from persistence.testing.live_checks import LIVE_CHECKS
 from persistence.testing.ownership_checks import OWNERSHIP_CHECKS
@@ -28,6 +29,7 @@ CONTRACT: tuple[Check, ...] = (
     *READING_CHECKS,
     *LIVE_CHECKS,
     *OWNERSHIP_CHECKS,
+    *HOLDING_CHECKS,
     *LISTING_CHECKS,
 )
 """Every check, to be run each on a harness of its own."""

@@ -200,9 +200,11 @@ class FailingBackend:
         """See `SessionBackend.list_page`."""
         return await self._inner.list_page(cwd, cursor, limit)
 
-    async def acquire_writer(self, session_id: str, header: SessionHeader | None = None) -> Writer:
+    async def acquire_writer(
+        self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
+    ) -> Writer:
         """See `SessionBackend.acquire_writer`."""
-        return _FailingWriter(self, await self._inner.acquire_writer(session_id, header))
+        return _FailingWriter(self, await self._inner.acquire_writer(session_id, header, wait=wait))
 
     async def close(self) -> None:
         """See `SessionBackend.close`."""
@@ -217,6 +219,14 @@ class _FailingWriter:
     @property
     def materialized(self) -> bool:
         return self._inner.materialized
+
+    @property
+    def position(self) -> object | None:
+        return self._inner.position
+
+    @property
+    def former_pid(self) -> int | None:
+        return self._inner.former_pid
 
     async def append_batch(
         self,
@@ -236,6 +246,9 @@ class _FailingWriter:
 
     async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:
         await self._inner.commit_repair(stored, closers)
+
+    async def continue_from(self, position: object) -> None:
+        await self._inner.continue_from(position)
 
     async def delete(self) -> None:
         await self._inner.delete()

@@ -8,7 +8,13 @@ import anyio
 import anyio.lowlevel
 
 from persistence.coordinator import SessionPersistence
-from persistence.errors import SessionCollisionError, SessionLiveError, SessionLockedError
+from persistence.errors import (
+    SessionChangedError,
+    SessionCollisionError,
+    SessionLiveError,
+    SessionLockedError,
+)
+from persistence.storing import read_stored
 from persistence.testing.harness import (
     CWD,
     begin_turn,
@@ -20,7 +26,7 @@ from persistence.testing.harness import (
     turn_events,
     write_turn,
 )
-from session_core import SessionStore
+from session_core import SessionStore, compute_closers
 
 if TYPE_CHECKING:
     from persistence.testing.harness import BackendHarness, Check
@@ -236,6 +242,61 @@ async def a_waiting_load_gets_the_session_when_it_is_released(harness: BackendHa
         expect(len(loaded[0].log), 3)
 
 
+async def a_writer_continues_where_a_former_one_has_left(harness: BackendHarness) -> None:
+    """A position is all it needs, whether the log was published, repaired or appended to."""
+    backend = harness.open()
+    events = [*turn_events(1, 0), *turn_events(2, 3)[:2]]
+    writer = await backend.acquire_writer("s", header("s"))
+    expect(writer.position, None)
+    await writer.append_batch(header("s"), events[:4])
+    for batch in (events[4:], [], turn_events(3, 6)):
+        position = writer.position
+        await writer.release()
+        writer = await backend.acquire_writer("s")
+        await writer.continue_from(position)
+        if batch:
+            await writer.append_batch(header("s"), batch)
+        else:
+            stored = await read_stored(backend, "s")
+            await writer.commit_repair(stored, compute_closers(stored.log))
+    await backend.close()
+    stored_events = await _stored_events(harness)
+    expect([event.seq for event in stored_events], list(range(9)))
+    expect(stored_events[-3:], turn_events(3, 6))
+
+
+async def a_writer_does_not_continue_what_has_changed(harness: BackendHarness) -> None:
+    """Neither a log that grew, nor one that is gone, nor what came in its place."""
+    backend = harness.open()
+
+    async def append(position: object | None, events: list[Event]) -> object | None:
+        writer = await backend.acquire_writer("s", header("s"))
+        if position is not None:
+            await writer.continue_from(position)
+        await writer.append_batch(header("s"), events)
+        await writer.release()
+        return writer.position
+
+    async def refused(position: object | None) -> None:
+        before = harness.contents("s")
+        writer = await backend.acquire_writer("s", header("s"))
+        with refusing(SessionChangedError):
+            await writer.continue_from(position)
+        await writer.release()
+        expect(harness.contents("s"), before)
+
+    first = await append(None, turn_events(1, 0))
+    second = await append(first, turn_events(2, 3))
+    await refused(first)
+    harness.grow("s")
+    await refused(second)
+    await (await backend.acquire_writer("s")).delete()
+    await refused(second)
+    await append(None, turn_events(1, 0, text="HELLO"))
+    await refused(first)
+    await backend.close()
+
+
 async def a_load_that_is_refused_by_its_caller_changes_nothing(harness: BackendHarness) -> None:
     """The caller looks at the header before the repair; the lock is free again."""
     await _stored(harness, turn_events(1, 0)[:2])
@@ -279,6 +340,8 @@ OWNERSHIP_CHECKS: tuple[Check, ...] = (
     a_session_that_just_went_is_loaded_cold,
     a_session_has_one_writer_at_a_time,
     a_waiting_load_gets_the_session_when_it_is_released,
+    a_writer_continues_where_a_former_one_has_left,
+    a_writer_does_not_continue_what_has_changed,
     a_load_that_is_refused_by_its_caller_changes_nothing,
     nobody_goes_live_while_a_load_is_under_way,
 )

@@ -31,6 +31,8 @@ def open_simulated_jsonl(files: Files) -> SimulatedJsonlBackend:
 class _NoLock:
     """A lock that is always free."""
 
+    former_pid = None
+
     def __init__(self, files: Files, path: str, pid_path: str | None = None) -> None:
         pass
 

@@ -23,8 +23,9 @@ def test_a_lock_is_held_once_and_by_whom(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "lock").stat().st_mode) == 0o600
     one.release()
     one.release()
-    assert other.holder_pid() is None
+    assert other.holder_pid() == os.getpid()
     assert other.try_acquire()
+    assert other.former_pid is None
     assert (tmp_path / "lock").exists()
     other.release()
 
@@ -39,6 +40,7 @@ def test_a_longer_pid_left_behind_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "pid").write_text("1" * 15)
     held = lock(tmp_path)
     assert held.try_acquire()
+    assert held.former_pid == int("1" * 15)
     assert (tmp_path / "pid").read_text() == str(os.getpid())
     held.release()
 

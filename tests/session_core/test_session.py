@@ -8,6 +8,7 @@ from session_core import (
     APPEND,
     Clock,
     Event,
+    EventLog,
     EventLogBuilder,
     FrozenDict,
     HeaderError,
@@ -25,6 +26,7 @@ from session_core import (
     StoreListener,
     SurfaceError,
     SurfaceIntent,
+    compute_closers,
 )
 
 Write = Callable[..., list[Event]]
@@ -431,3 +433,53 @@ def test_surface_rules_hold_for_a_seed_that_is_a_log() -> None:
     builder.add(stored("user/message", 0, prompt("x")))
     with pytest.raises(SeedError, match="index 0"):
         Session("s", seed=builder.build())
+
+
+def rebuilt(session: Session) -> EventLog:
+    builder = EventLogBuilder()
+    builder.extend(session.events)
+    return builder.build()
+
+
+def test_a_session_goes_on_with_a_longer_log_in_place(
+    store: SessionStore, live: Session, write: Write
+) -> None:
+    write(live, "turn", "user a", "step", "delta x", "say x", "/step", "/turn")
+    elsewhere = SessionStore(lambda: 2000).create("live", seed=rebuilt(live), header=live.header)
+    write(elsewhere, "turn", "user b", "step", "say y", "/step", "/turn")
+    surface, before, heard = live.surface, live.events, list[Event]()
+    store.observe(live, heard.append)
+    assert len(live.derive_messages()) == 2
+    live.read_on(rebuilt(elsewhere))
+    assert len(before) == 7
+    assert heard == []
+    assert live.events == elsewhere.events
+    assert live.surface is surface
+    assert surface.nodes == elsewhere.surface.nodes
+    assert live.derive_messages() == elsewhere.derive_messages()
+    write(live, "turn", "user c", "/turn")
+    assert live.events[-3].data["turn"] == 3
+    assert len(heard) == 3
+
+
+def test_a_log_that_breaks_a_surface_rule_is_not_gone_on_with(live: Session, write: Write) -> None:
+    write(live, "turn", "user a", "/turn")
+    builder = EventLogBuilder()
+    builder.extend(live.events)
+    builder.add(stored("user/message", 3, prompt("x")))
+    with pytest.raises(SeedError, match="index 3"):
+        live.read_on(builder.build())
+    assert live.seq == 3
+    assert len(live.derive_messages()) == 1
+
+
+def test_a_builder_goes_on_behind_a_log_and_leaves_it_alone(session: Session, write: Write) -> None:
+    write(session, "turn", "user a", "step", "ask c1", "call c1")
+    log = rebuilt(session)
+    builder = EventLogBuilder(start=log)
+    builder.extend(compute_closers(log))
+    whole = builder.build()
+    assert len(log) == 5
+    assert len(compute_closers(log)) == 3
+    assert compute_closers(whole) == []
+    assert Session("again", seed=whole).events == list(whole)

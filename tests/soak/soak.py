@@ -1,9 +1,9 @@
 """The crash tests at length:
-`soak.py [power-cuts | kills | stops | contenders | damage]...`, all by default.
+`soak.py [power-cuts | kills | stops | contenders | damage | interleavings]...`, all by default.
 
 Each is the test of the suite with larger numbers. Those can be set from outside, as can the seeds
-(`ACP_POWER_CUT_SEED`, `ACP_KILL_SEED`, `ACP_STOP_SEED`, `ACP_CONTEND_SEED`, `ACP_FLIP_SEED`), so
-that nights differ.
+(`ACP_POWER_CUT_SEED`, `ACP_KILL_SEED`, `ACP_STOP_SEED`, `ACP_CONTEND_SEED`, `ACP_FLIP_SEED`,
+`ACP_INTERLEAVE_SEED`), so that nights differ.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-TESTS = Path(__file__).parents[1] / "persistence" / "crash"
+TESTS = Path(__file__).parents[1]
 
 
 class Soak(NamedTuple):
@@ -24,15 +24,16 @@ class Soak(NamedTuple):
 
 
 SOAKS = {
-    "power-cuts": Soak("test_power_cuts.py", "ACP_POWER_CUT_STATES", "2000000"),
-    "kills": Soak("test_torture.py", "ACP_KILLS", "500"),
+    "power-cuts": Soak("persistence/crash/test_power_cuts.py", "ACP_POWER_CUT_STATES", "2000000"),
+    "kills": Soak("persistence/crash/test_torture.py", "ACP_KILLS", "500"),
     # More than any life cycle has calls: all of them.
-    "stops": Soak("test_kill_points.py", "ACP_STOPS", "1000000"),
-    "contenders": Soak("test_contenders.py", "ACP_CONTEND_S", "20"),
-    "damage": Soak("test_damage.py", "ACP_FLIPS", "6000"),
+    "stops": Soak("persistence/crash/test_kill_points.py", "ACP_STOPS", "1000000"),
+    "contenders": Soak("persistence/crash/test_contenders.py", "ACP_CONTEND_S", "20"),
+    "damage": Soak("persistence/crash/test_damage.py", "ACP_FLIPS", "6000"),
+    "interleavings": Soak("acp_server/test_interleavings.py", "ACP_INTERLEAVINGS", "200"),
 }
 
-_PARALLEL = {"test_power_cuts.py", "test_kill_points.py"}
+_PARALLEL = {"persistence/crash/test_power_cuts.py", "persistence/crash/test_kill_points.py"}
 
 
 def run(soak: Soak) -> bool:

@@ -4,6 +4,7 @@ Fed with the requests, responses and updates of one connection in their order; r
 a rule. Shapes are not judged here: a field that is missing or of another type is passed over.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -18,6 +19,8 @@ _FINAL = ("completed", "failed")
 _STATUS_ORDER = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 _CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
 _TURN_UPDATES = (*_CHUNKS, "tool_call", "tool_call_update", "plan")
+# A session that went on elsewhere may catch up while one of these is under way.
+_CATCHING_UP = ("session/set_mode", "session/set_config_option")
 _PAST = -1  # the turn of what came by a replay
 
 
@@ -25,12 +28,15 @@ _PAST = -1  # the turn of what came by a replay
 class _Call:
     status: str
     replayed: bool = False  # announced by the replay that is going on
+    elsewhere: bool = False  # its turn runs in another process
 
 
 @dataclass
 class _Session:
     is_open: bool = False
     loads: int = 0  # requests that replay and have not been answered
+    catching_up: int = 0  # requests that may bring news and have not been answered
+    is_elsewhere: bool = False  # another process had a turn open when it was loaded
     prompts: list[RequestKey] = field(default_factory=list)  # not answered, oldest first
     turn: int = 0  # counts answered prompts
     calls: dict[str, _Call] = field(default_factory=dict)
@@ -38,7 +44,7 @@ class _Session:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self.loads or self.prompts)
+        return bool(self.loads or self.catching_up or self.prompts)
 
 
 class SessionRules:
@@ -55,6 +61,8 @@ class SessionRules:
             session.loads += 1
             if session.loads == 1:
                 _begin_replay(session)
+        elif method in _CATCHING_UP:
+            self._session(params).catching_up += 1
         elif method == "session/prompt":
             self._session(params).prompts.append(key)
 
@@ -65,7 +73,9 @@ class SessionRules:
         if method == "session/new" and result is not None:
             self._session(result).is_open = True
         elif method == "session/load":
-            self._end_load(params, loaded=result is not None)
+            self._end_load(params, result)
+        elif method in _CATCHING_UP:
+            self._session(params).catching_up -= 1
         elif method == "session/resume" and result is not None:
             self._session(params).is_open = True
         elif method in ("session/close", "session/delete") and result is not None:
@@ -104,11 +114,14 @@ class SessionRules:
     def _session(self, holder: Params) -> _Session:
         return self._sessions.setdefault(str(holder.get("sessionId")), _Session())
 
-    def _end_load(self, params: Params, *, loaded: bool) -> None:
+    def _end_load(self, params: Params, result: Params | None) -> None:
         session = self._session(params)
         session.loads -= 1
-        session.is_open = session.is_open or loaded
-        if loaded and not session.prompts:
+        session.is_open = session.is_open or result is not None
+        session.is_elsewhere = _is_in_use(result)
+        for call in session.calls.values():
+            call.elsewhere = session.is_elsewhere and call.status not in _FINAL
+        if result is not None and not session.prompts:
             self._require_final(session, "session/load")
         _begin_replay(session)
 
@@ -126,7 +139,7 @@ class SessionRules:
 
     def _require_final(self, session: _Session, method: str) -> None:
         for call_id, call in session.calls.items():
-            if call.status not in _FINAL:
+            if call.status not in _FINAL and not call.elsewhere:
                 detail = f"call {call_id!r} is still {call.status} at the response to {method}"
                 self._report("final-status", detail)
                 call.status = "failed"  # one report is enough
@@ -139,6 +152,8 @@ class SessionRules:
         known_variant, known_turn = session.messages.setdefault(message_id, (variant, turn))
         if known_variant != variant:
             self._report("message-id", f"{message_id!r} was a {known_variant}, now {variant}")
+        elif session.is_elsewhere and known_turn == _PAST:
+            return  # it goes on where the load has left it
         elif not session.loads and known_turn != turn:
             self._report("message-id", f"{message_id!r} names a message of an earlier turn")
 
@@ -188,3 +203,8 @@ class SessionRules:
 def _begin_replay(session: _Session) -> None:
     for call in session.calls.values():
         call.replayed = False
+
+
+def _is_in_use(result: Params | None) -> bool:
+    """Tell whether a load's result says that another process has the session."""
+    return result is not None and '"session-in-use"' in json.dumps(result.get("_meta"))

@@ -84,6 +84,9 @@ class LocalClient:
 
 
 class NoDisk:
+    async def hold(self, *, wait: bool = True) -> None:
+        return
+
     async def flush(self) -> None:
         return
 

@@ -115,15 +115,27 @@ async def test_close_gives_the_lock_to_the_next_process_and_waits_for_a_load() -
         session_id = await one.new_session("/tmp/w")
         await one.prompt(session_id, "one")
         params = {"sessionId": session_id, "cwd": "/tmp/w"}
-        locked = await refused(two, "session/load", params)
-        assert locked.code == -32603
-        assert locked.data == {"sessionId": session_id, "pid": os.getpid()}
-        assert (await refused(two, "session/delete", params)).code == -32603
+        result = await two.load_session(session_id, "/tmp/w")
+        (warning,) = result["_meta"]["acp-session-server"]["warnings"]
+        assert warning["code"] == "session-in-use"
+        said = {"sessionId": session_id, "prompt": [{"type": "text", "text": "two"}]}
+        read_only = {"sessionId": session_id, "modeId": "read-only"}
+        before = list(disk.logs[session_id].lines)
+        asked: dict[str, dict[str, Any]] = {
+            "session/prompt": said,
+            "session/set_mode": read_only,
+            "session/delete": params,
+        }
+        for method, asked_for in asked.items():
+            locked = await refused(two, method, asked_for)
+            assert locked.code == -32603
+            assert locked.data == {"sessionId": session_id, "pid": os.getpid()}
+        assert disk.logs[session_id].lines == before
         load = await one.start_request("session/load", {**params, "mcpServers": []})
         await one.close_session(session_id)
         assert load.answered.is_set()
-        await two.load_session(session_id, "/tmp/w")
         assert (await two.prompt(session_id, "two")).text == "two"
+        assert two.transcript_of(session_id).text == "onetwo"
 
 
 @pytest.mark.case("B61")

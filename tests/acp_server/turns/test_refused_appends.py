@@ -54,6 +54,9 @@ class Outside:
     ) -> PermissionOutcome:
         return "allowed-always"
 
+    async def hold(self, *, wait: bool = True) -> None:
+        return
+
     async def flush(self) -> None:
         return
 

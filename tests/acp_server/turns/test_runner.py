@@ -33,6 +33,9 @@ class Disk:
         self.full = False
         self.flushes = 0
 
+    async def hold(self, *, wait: bool = True) -> None:
+        return
+
     async def flush(self) -> None:
         self.flushes += 1
         if self.full:

@@ -122,7 +122,8 @@ async def test_a_checksum_ahead_of_its_bytes_is_missed(monkeypatch: pytest.Monke
         self._files.write(handle, data, self._end)
         self._end += len(data)
         self._crc = zlib.crc32(data, self._crc)
-        self._write_checksum(seq)
+        self._seq = seq
+        self._write_checksum()
         self._files.sync(handle)
         self._files.close(handle)
 

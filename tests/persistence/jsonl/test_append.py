@@ -19,6 +19,7 @@ from persistence import (
 from persistence.files import OsFiles
 from persistence.jsonl import JsonlBackend
 from persistence.jsonl.integrity import decode_sidecar
+from persistence.jsonl.mark import LogPosition
 from persistence.testing.faulty_files import FaultyFiles
 from persistence.testing.harness import header, turn_events, write_turn
 from persistence.testing.harnesses import JsonlHarness
@@ -66,7 +67,8 @@ async def test_the_first_batch_makes_private_files(harness: JsonlHarness) -> Non
         for path in [harness.root, *harness.root.rglob("*")]:
             mode = stat.S_IMODE(path.stat().st_mode)
             assert mode == (0o700 if path.is_dir() else 0o600), path
-    assert not (directory / "writer.pid").exists()
+    # It stays, so that whoever finds the log longer can say who has been there.
+    assert (directory / "writer.pid").exists()
     first_line = harness.log("s").read_bytes().split(b"\n")[0]
     assert first_line == (
         b'{"type":"session","version":0,"id":"s","createdAt":1000,'
@@ -271,6 +273,40 @@ async def test_a_writer_that_gave_its_lock_back_touches_nothing(harness: JsonlHa
     await anew.append_batch(header("s"), FIRST)
     assert stored(harness) == as_json(FIRST)
     await other.close()
+
+
+@pytest.mark.parametrize("sidecar", ["of the other log", "torn", "missing"])
+async def test_a_log_of_the_same_file_and_size_is_not_continued(
+    harness: JsonlHarness, sidecar: str
+) -> None:
+    """A file system may give an inode again, and a deleted log may come back as long as it was."""
+    backend = harness.open()
+    positions = []
+    for text in ("hello", "HELLO"):
+        writer = await backend.acquire_writer("s", header("s"))
+        await writer.append_batch(header("s"), turn_events(1, 0, text=text))
+        positions.append(writer.position)
+        data, checksums = harness.log("s").read_bytes(), harness.log("s").with_name("session.crc")
+        lines = checksums.read_bytes()
+        if text == "hello":
+            await writer.delete()
+    await writer.release()
+    assert isinstance(positions[0], LogPosition)
+    assert isinstance(positions[1], LogPosition)
+    at = harness.log("s").stat()
+    assert len(data) == at.st_size == positions[0].end
+    size = positions[1].sidecar_size
+    stale = positions[0]._replace(device=at.st_dev, inode=at.st_ino, sidecar_size=size)
+    if sidecar == "torn":
+        checksums.write_bytes(lines[:-5])
+    elif sidecar == "missing":
+        checksums.unlink()
+    again = await backend.acquire_writer("s")
+    with pytest.raises(SessionChangedError):
+        await again.continue_from(stale)
+    if sidecar == "of the other log":
+        await again.continue_from(positions[1])
+    await backend.close()
 
 
 @pytest.mark.case("L15")
