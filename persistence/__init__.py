@@ -26,6 +26,7 @@ from persistence.errors import (
     UnknownStoreError,
     UnsupportedVersionError,
 )
+from persistence.opened import LoadedSession, OpenedSession, RepairReport
 from persistence.opening import open_store
 from persistence.seam import (
     EntryPage,
@@ -36,7 +37,6 @@ from persistence.seam import (
     StoredLog,
     Writer,
 )
-from persistence.storing import LoadedSession, OpenedSession, RepairReport
 from persistence.transfer import (
     Problem,
     Transferred,

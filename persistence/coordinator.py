@@ -21,16 +21,9 @@ from persistence.errors import (
 )
 from persistence.holding import WriteHolding
 from persistence.live import LiveSessions
+from persistence.opened import LoadedSession, OpenedSession
 from persistence.records import expand
-from persistence.storing import (
-    LoadedSession,
-    OpenedSession,
-    is_stored,
-    load_and_repair,
-    read_stored,
-    repair,
-    store_batch,
-)
+from persistence.storing import is_stored, load_and_repair, read_stored, repair, store_batch
 from persistence.tracking import SlotTable
 from session_core import (
     CORE_VOCABULARY,

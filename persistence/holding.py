@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-# Well below what another process waits for the right: it gets a session that is idle in any case.
-IDLE_S = 0.5
+# Less than another process waits for the right (`LOCK_WAIT_S`): it gets a session that is idle.
+IDLE_S = 2.0
 
 
 class WriteHolding:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from persistence.holding import WriteHolding
+    from persistence.opened import LoadedSession
     from persistence.seam import SessionBackend
-    from persistence.storing import LoadedSession
     from persistence.tracking import Slot, SlotTable
     from session_core import Event, Session, SessionStore
 

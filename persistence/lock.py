@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
 
 from persistence.files import read_all, write_all
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from filelock import UnixFileLock
 
     from persistence.files import Files
@@ -22,6 +26,29 @@ if TYPE_CHECKING:
 # already unheard of.
 _STALE_RETRIES = 5
 _POLL_S = 0.01
+
+LOCK_WAIT_S = 3.0
+"""How long a session's lock is waited for.
+
+An editor that restarts its agent gives the old one this long to go (Z9), and a process that has
+ended its turn keeps the lock for less (Z44).
+"""
+
+_RETRY_S = 0.05
+
+T = TypeVar("T")
+
+
+async def wait_for_lock(attempt: Callable[[], Awaitable[T | None]], wait_s: float) -> T | None:
+    """Return what `attempt` gives once it gives something; None if it does not within `wait_s`.
+
+    It is made at least once, and again and again: the kernel tells nobody when a lock becomes free.
+    """
+    give_up_at = anyio.current_time() + wait_s
+    # Another process sets no event of ours.
+    while (gained := await attempt()) is None and anyio.current_time() < give_up_at:  # noqa: ASYNC110
+        await anyio.sleep(_RETRY_S)
+    return gained
 
 
 class FileLock:

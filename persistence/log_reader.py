@@ -149,8 +149,7 @@ class LogReader:
                 raise self._damage(tail)
 
     def _damage(self, tail: _Tail) -> CorruptLogError:
-        damage = CorruptLogError(
-            self._label, tail.error.reason, seq=self.next_seq, offset=tail.offset
-        )
+        seq = self.next_seq if tail.error.seq is None else tail.error.seq
+        damage = CorruptLogError(self._label, tail.error.reason, seq=seq, offset=tail.offset)
         damage.__cause__ = tail.error
         return damage

@@ -11,8 +11,6 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-import anyio
-
 from persistence.errors import (
     CorruptLogError,
     SessionChangedError,
@@ -20,6 +18,7 @@ from persistence.errors import (
     SessionLockedError,
     SessionNotFoundError,
 )
+from persistence.lock import LOCK_WAIT_S, wait_for_lock
 from persistence.log_reader import LogReader
 from persistence.paging import DirectoryFilter, ListKey, take_page
 from persistence.records import encode_records
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 
     from persistence.seam import Location, Writer
     from session_core import Event, Record, SessionHeader
-
-_LOCK_WAIT_S = 2.0
-_LOCK_POLL_S = 0.05
 
 
 @dataclass(slots=True)
@@ -71,9 +67,7 @@ class _Mark(NamedTuple):
 class MemoryBackend:
     """See `SessionBackend`. Closing keeps the logs: the same object can be used again."""
 
-    def __init__(
-        self, disk: MemoryDisk | None = None, *, lock_wait_s: float = _LOCK_WAIT_S
-    ) -> None:
+    def __init__(self, disk: MemoryDisk | None = None, *, lock_wait_s: float = LOCK_WAIT_S) -> None:
         self.disk = MemoryDisk() if disk is None else disk
         self._lock_wait_s = lock_wait_s
         self._writers: set[MemoryWriter] = set()
@@ -102,11 +96,12 @@ class MemoryBackend:
     ) -> Writer:
         """See `SessionBackend.acquire_writer`."""
         disk = self.disk
-        give_up_at = anyio.current_time() + (self._lock_wait_s if wait else 0.0)
-        while session_id in disk.locked:
-            if anyio.current_time() >= give_up_at:
-                raise SessionLockedError(session_id, os.getpid())
-            await anyio.sleep(_LOCK_POLL_S)
+
+        async def attempt() -> bool | None:
+            return None if session_id in disk.locked else True
+
+        if not await wait_for_lock(attempt, self._lock_wait_s if wait else 0.0):
+            raise SessionLockedError(session_id, os.getpid())
         if header is None and session_id not in disk.logs:
             raise SessionNotFoundError(session_id)
         disk.locked.add(session_id)

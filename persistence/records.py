@@ -53,10 +53,15 @@ _BOUNDARIES = frozenset({"turn/start", "turn/end"})
 
 
 class BadRecordError(Exception):
-    """A line is not the next record of the log. Private to readers: they say where it stands."""
+    """A line is not the next record of the log. Private to readers: they say where it stands.
 
-    def __init__(self, reason: str) -> None:
+    Attributes:
+        seq: Where in the log it would stand; None for the next place.
+    """
+
+    def __init__(self, reason: str, seq: int | None = None) -> None:
         self.reason = reason
+        self.seq = seq
         super().__init__(reason)
 
 
@@ -64,14 +69,7 @@ class RefusedRecordError(BadRecordError):
     """A line is a whole record, and refused for what it says.
 
     A crash leaves half a record, never a whole one of the wrong kind (contract 5.3, Z17).
-
-    Attributes:
-        seq: Where in the log it would stand; None for the next place.
     """
-
-    def __init__(self, reason: str, seq: int | None = None) -> None:
-        self.seq = seq
-        super().__init__(reason)
 
 
 def encode_records(records: Iterable[Record], *, pack: bool = True) -> bytes:

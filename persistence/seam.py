@@ -206,7 +206,7 @@ class SessionBackend(Protocol):
             session_id: the session to write.
             header: given when the session may have to be created: backends that place a log by
                 its header need it.
-            wait: whether to wait for another holder, up to 2 s: an editor that restarts its agent
+            wait: whether to wait for another holder, up to 3 s: an editor that restarts its agent
                 gives the old one this long to go.
 
         Raises:

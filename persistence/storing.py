@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
@@ -14,54 +13,17 @@ from persistence.errors import (
     SessionNotFoundError,
     UnsupportedVersionError,
 )
+from persistence.opened import LoadedSession, RepairReport
 from session_core import Event, EventLogBuilder, compute_closers, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from persistence.errors import SessionLockedError
     from persistence.seam import SessionBackend, StoredLog, Writer
     from persistence.tracking import Slot
-    from session_core import EventLog, Record, Session, SessionHeader
+    from session_core import Record, SessionHeader
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RepairReport:
-    """What a load put right on the disk.
-
-    Attributes:
-        torn: what was cut off or completed at the end of the log; None if nothing.
-        closer_count: events that were appended to close an interrupted turn.
-    """
-
-    torn: str | None
-    closer_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedSession:
-    """A stored session that is live now.
-
-    Attributes:
-        session: the live session.
-        repaired: what had to be put right; None if nothing, or if it was live already.
-        locked: who else has it; nothing can be written until that process lets it go.
-    """
-
-    session: Session
-    repaired: RepairReport | None = None
-    locked: SessionLockedError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedSession:
-    """A stored session; `repaired` is None when its log was whole."""
-
-    header: SessionHeader
-    log: EventLog
-    repaired: RepairReport | None = None
 
 
 async def is_stored(backend: SessionBackend, session_id: str) -> bool:

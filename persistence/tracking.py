@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from persistence.errors import PersistenceError
+    from persistence.opened import LoadedSession
     from persistence.seam import Writer
-    from persistence.storing import LoadedSession
     from session_core import EventLog, Record, Session, SessionHeader
 
 

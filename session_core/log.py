@@ -11,13 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import sub
-from typing import TYPE_CHECKING, Final, TypeAlias, overload
+from typing import Final, TypeAlias, overload
 
 from session_core.chunks import ChunkRun, DeltaKey, DeltaShape, is_same_run, trusted_run
 from session_core.events import Event
-
-if TYPE_CHECKING:
-    from session_core.log_state import LogState
 
 Record: TypeAlias = Event | ChunkRun
 
@@ -78,13 +75,14 @@ class EventLog:
     """A packed log of events with seqs from 0 on. Read-only.
 
     Attributes:
-        state: What its events amount to, if its builder has played them.
+        state: What its events amount to, if its builder has played them: a `LogState`, which
+            this module knows nothing of.
     """
 
     __slots__ = ("_length", "_records", "_starts", "state")
 
     def __init__(self) -> None:
-        self.state: LogState | None = None
+        self.state: object = None
         self._records: list[Event | ChunkRun | OpenRun] = []
         self._starts: list[int] = []
         self._length = 0

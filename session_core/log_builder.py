@@ -87,8 +87,8 @@ class EventLogBuilder:
     def build(self) -> EventLog:
         """Return the log of what was added; the builder is empty then."""
         log = self._log.finish()
+        self._state.end_at(len(log))
         log.state, self._state = self._state, LogState()
-        log.state.end_at(len(log))
         return log
 
     def _add_run(self, run: ChunkRun, index: int) -> None:

@@ -9,7 +9,7 @@ from session_core.errors import InvariantViolationError, SeedError, SurfaceError
 from session_core.events import Event
 from session_core.invariants import InvariantTrace, Violation
 from session_core.log import EventLog, EventView
-from session_core.repair import OpenTail
+from session_core.open_tail import OpenTail
 from session_core.surface import SurfaceTracker
 
 
@@ -82,7 +82,7 @@ class LogState:
 
 def state_of(log: EventLog | EventView) -> LogState:
     """Return what the events of `log` amount to, playing them if its builder has not."""
-    if isinstance(log, EventLog) and log.state is not None:
+    if isinstance(log, EventLog) and isinstance(log.state, LogState):
         return log.state
     state = LogState()
     for record in log.records():

@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 from session_core.events import Event
-from session_core.json_value import FrozenDict, FrozenList
+from session_core.json_value import FrozenDict
 from session_core.log import EventLog, EventView
+from session_core.log_state import state_of
 
 NOT_STARTED_TEXT: Final = (
     "The tool call was interrupted before the Harness recorded it as started. "
@@ -18,60 +19,13 @@ OUTCOME_UNKNOWN_TEXT: Final = (
 )
 
 
-class OpenTail:
-    """What is open at the end of a log."""
-
-    __slots__ = ("pending", "step", "turn")
-
-    def __init__(self) -> None:
-        self.turn: int | None = None
-        self.step: int | None = None
-        # Call id -> step of the message that asked for it, and seq of its tool/call, if it has one.
-        self.pending: dict[str, tuple[int, int | None]] = {}
-
-    def copy(self) -> "OpenTail":
-        """Return a tail that goes its own way from here."""
-        tail = OpenTail()
-        tail.turn, tail.step, tail.pending = self.turn, self.step, dict(self.pending)
-        return tail
-
-    def follow(self, event: Event) -> None:
-        """Take the next event of the log into account."""
-        data = event.data
-        match event.type:
-            case "turn/start":
-                self.turn, self.step = data["turn"], None
-                self.pending.clear()
-            case "turn/end":
-                self.turn = self.step = None
-                self.pending.clear()
-            case "step/start":
-                self.step = data["step"]
-            case "step/end":
-                self.step = None
-                self.pending.clear()
-            case "assistant/message":
-                self._register(data["step"], data["content"])
-            case "tool/call" if data["callId"] in self.pending:
-                step, _ = self.pending[data["callId"]]
-                self.pending[data["callId"]] = (step, event.seq)
-            case "tool/result":
-                self.pending.pop(data["callId"], None)
-
-    def _register(self, step: int, content: FrozenList) -> None:
-        for block in content:
-            if block["type"] == "tool-call":
-                # An id that comes again keeps its place and waits anew.
-                self.pending[block["id"]] = (step, None)
-
-
 def compute_closers(log: EventLog | EventView) -> list[Event]:
     """Return the events that close the open turn of `log`; none if no turn is open.
 
     An error result for every call without one, in the order the calls were asked for, then the ends
     of step and turn. All have the time of the last event: repair is deterministic.
     """
-    tail = _tail_of(log)
+    tail = state_of(log).tail
     if tail.turn is None:
         return []
     time = log.event_at(len(log) - 1).time
@@ -97,16 +51,6 @@ def compute_closers(log: EventLog | EventView) -> list[Event]:
         close("step/end", {"turn": tail.turn, "step": tail.step})
     close("turn/end", {"turn": tail.turn, "reason": {"kind": "interrupted"}})
     return closers
-
-
-def _tail_of(log: EventLog | EventView) -> OpenTail:
-    if isinstance(log, EventLog) and log.state is not None:
-        return log.state.tail
-    tail = OpenTail()
-    for record in log.records():
-        if isinstance(record, Event):
-            tail.follow(record)
-    return tail
 
 
 def _interrupted_result(turn: int, step: int, call_id: str, *, was_called: bool) -> dict[str, Any]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from acp_server.bridge.open_session import OpenSession
     from acp_server.rpc.table import RequestContext
     from persistence.coordinator import SessionPersistence
-    from persistence.storing import OpenedSession
+    from persistence.opened import OpenedSession
     from session_core import Session, SessionHeader, SessionStore
 
 _log = logging.getLogger(__name__)

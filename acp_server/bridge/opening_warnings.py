@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from acp_server.wire.requests import McpServer
-    from persistence.storing import OpenedSession
+    from persistence.opened import OpenedSession
     from session_core import Violation
 
 _log = logging.getLogger(__name__)

@@ -251,6 +251,8 @@ class TurnRunner:
 
     async def _run_command(self, prompt: PendingPrompt) -> TurnOutcome:
         assert prompt.command is not None  # noqa: S101 - see _drain
+        # Of another process, that is: here no turn runs while a command does (Z44).
+        runs_elsewhere = is_turn_open(self._session.events)
         with anyio.CancelScope() as scope:
             self._interruptible = scope
             try:
@@ -258,7 +260,7 @@ class TurnRunner:
             except Exception:  # noqa: BLE001 - a fault of ours must not end the queue (B86)
                 _log.exception("a command of %s failed", self._session.id)
         self._interruptible = None
-        if is_turn_open(self._session.events):
+        if is_turn_open(self._session.events) and not runs_elsewhere:
             _log.error("a command of %s has left a turn open", self._session.id)
             return unclosable("the turn of the command cannot be closed")
         self._append_what_waited()

@@ -26,7 +26,7 @@ from persistence.jsonl.layout import is_bucket, paths_in_bucket, session_paths
 from persistence.jsonl.listing import SessionLister
 from persistence.jsonl.scan import read_log
 from persistence.jsonl.writer import JsonlWriter
-from persistence.lock import FileLock
+from persistence.lock import LOCK_WAIT_S, FileLock, wait_for_lock
 from persistence.names import encode_id
 from persistence.seam import EntryPage, Location, StoredLog
 
@@ -43,9 +43,6 @@ T = TypeVar("T")
 # How many sessions may wait for the disk at once. Few are enough: an fsync is short, and decoding
 # does not get faster by more threads.
 _MAX_THREADS = 8
-# An editor that restarts its agent gives the old one this long to go (Z9).
-_LOCK_WAIT_S = 2.0
-_LOCK_POLL_S = 0.05
 
 # How often a session may be deleted between our finding it and our locking it.
 _MAX_VANISHINGS = 10
@@ -73,7 +70,7 @@ class JsonlBackend:
         *,
         files: Files | None = None,
         pack: bool = True,
-        lock_wait_s: float = _LOCK_WAIT_S,
+        lock_wait_s: float = LOCK_WAIT_S,
     ) -> None:
         # Lexical: what links of the user's own lead to must stay under their control.
         self._root = os.path.abspath(root)  # noqa: PTH100 - resolve() would follow links
@@ -102,15 +99,19 @@ class JsonlBackend:
         self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
     ) -> Writer:
         """See `SessionBackend.acquire_writer`."""
-        give_up_at = anyio.current_time() + (self._lock_wait_s if wait else 0.0)
-        while True:
+        held: list[FileLock] = []
+
+        async def attempt() -> JsonlWriter | None:
             outcome = await self._run(partial(self._try_writer, session_id, header))
             if isinstance(outcome, JsonlWriter):
                 return outcome
-            if anyio.current_time() >= give_up_at:
-                raise SessionLockedError(session_id, await self._run(outcome.holder_pid))
-            # The kernel tells nobody when a lock becomes free.
-            await anyio.sleep(_LOCK_POLL_S)
+            held[:] = [outcome]
+            return None
+
+        writer = await wait_for_lock(attempt, self._lock_wait_s if wait else 0.0)
+        if writer is None:
+            raise SessionLockedError(session_id, await self._run(held[0].holder_pid))
+        return writer
 
     async def close(self) -> None:
         """See `SessionBackend.close`."""

@@ -17,6 +17,7 @@ from persistence.errors import (
     StoreReadError,
     write_error,
 )
+from persistence.lock import LOCK_WAIT_S, wait_for_lock
 from persistence.paging import decode_cursor
 from persistence.seam import EntryPage, StoredLog
 from persistence.sqlite.database import (
@@ -46,9 +47,6 @@ T = TypeVar("T")
 _WRITE_WAIT_S = 10.0
 # Readers of a WAL wait for nobody but who recovers or closes the database.
 _READ_WAIT_S = 5.0
-# An editor that restarts its agent gives the old one this long to go (Z9).
-_LOCK_WAIT_S = 2.0
-_LOCK_POLL_S = 0.05
 # Decoding does not get faster by more threads, but a short log need not wait for a long one.
 _MAX_DECODERS = 4
 
@@ -77,7 +75,7 @@ class SqliteBackend:
         path: str,
         *,
         pack: bool = True,
-        lock_wait_s: float = _LOCK_WAIT_S,
+        lock_wait_s: float = LOCK_WAIT_S,
         write_wait_s: float = _WRITE_WAIT_S,
         new_token: Callable[[], str] = _new_token,
     ) -> None:
@@ -158,17 +156,14 @@ class SqliteBackend:
         await self._writing.close()
 
     async def _acquire(self, session_id: str, lock: SessionLock, wait_s: float) -> None:
-        give_up_at = anyio.current_time() + wait_s
-        while True:
+        async def attempt() -> bool | None:
             try:
-                if await anyio.to_thread.run_sync(lock.try_acquire):
-                    return
+                return await anyio.to_thread.run_sync(lock.try_acquire) or None
             except OSError as error:
                 raise write_error(session_id, error) from error
-            if anyio.current_time() >= give_up_at:
-                raise SessionLockedError(session_id, lock.holder_pid())
-            # The kernel tells nobody when a lock becomes free.
-            await anyio.sleep(_LOCK_POLL_S)
+
+        if not await wait_for_lock(attempt, wait_s):
+            raise SessionLockedError(session_id, lock.holder_pid())
 
     async def _has(self, session_id: str) -> bool:
         if not is_storable_text(session_id):

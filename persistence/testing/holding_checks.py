@@ -124,24 +124,34 @@ async def what_cannot_be_opened_is_left_alone(harness: BackendHarness) -> None:
     begin = turn_events(2, 3)[0]
     await _store(harness, [*turn_events(1, 0), begin, broken])
     before = harness.contents("s")
-
-    def refuse(_header: object) -> None:
-        raise LookupError
-
     async with _process(harness.open()) as one, _process(harness.open()) as two:
         with refusing(CorruptLogError) as raised:
             await one.persistence.open("s")
         expect(raised.error.seq, 4)
         with refusing(CorruptLogError):
             await one.persistence.load("s")
-        with refusing(LookupError):
-            await one.persistence.open("s", check_header=refuse)
         expect(harness.contents("s"), before)
         expect(one.store.list(), [])
         one.store.create("s", cwd=CWD)
         with refusing(CorruptLogError):
             await one.persistence.open("s")
         await two.persistence.delete("s")
+
+
+async def a_header_that_is_refused_leaves_the_id_free(harness: BackendHarness) -> None:
+    """What the caller says of the header comes before anything is changed."""
+    await _store(harness, turn_events(1, 0)[:-1])
+    before = harness.contents("s")
+
+    def refuse(_header: object) -> None:
+        raise LookupError
+
+    async with _process(harness.open()) as one, _process(harness.open()) as two:
+        with refusing(LookupError):
+            await one.persistence.open("s", check_header=refuse)
+        expect(harness.contents("s"), before)
+        expect(one.store.list(), [])
+        await two.persistence.open("s")
 
 
 async def an_id_that_is_live_unstored_is_not_opened(harness: BackendHarness) -> None:
@@ -313,6 +323,7 @@ async def what_does_not_begin_with_what_was_read_is_not_read_on(harness: Backend
 HOLDING_CHECKS: tuple[Check, ...] = (
     an_opened_session_is_live_and_goes_on,
     what_cannot_be_opened_is_left_alone,
+    a_header_that_is_refused_leaves_the_id_free,
     an_id_that_is_live_unstored_is_not_opened,
     looking_takes_no_lock_and_writing_does,
     two_processes_take_turns,

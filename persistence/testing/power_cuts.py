@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from persistence.files import Files
+    from persistence.opened import LoadedSession
     from persistence.seam import SessionBackend
-    from persistence.storing import LoadedSession
     from session_core import Event
 
 T = TypeVar("T")

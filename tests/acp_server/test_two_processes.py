@@ -63,6 +63,14 @@ async def stored(spec: str, session_id: str) -> list[Event]:
         return list((await persistence.inspect(session_id)).log)
 
 
+async def stored_call(spec: str, session_id: str) -> list[Event]:
+    """Return what is stored once the checkpoint in front of a tool's body is made."""
+    with anyio.fail_after(20):
+        while (events := await stored(spec, session_id))[-1].type != "tool/call":
+            pass
+    return events
+
+
 async def two_on_one(one: AcpClient, two: AcpClient, cwd: Path) -> str:
     """Let both open a session in which there was one turn."""
     session_id = await one.new_session(cwd)
@@ -152,7 +160,7 @@ async def test_a_running_turn_is_looked_at_as_it_is(
         session_id = await two_on_one(one, two, tmp_path)
         running = await one.start_prompt(session_id, "wait")
         await one.wait_for_update(is_call)
-        before = await stored(spec, session_id)
+        before = await stored_call(spec, session_id)
         await three.load_session(session_id, tmp_path)
         (card,) = three.transcript_of(session_id).cards
         assert card.status in ("pending", "in_progress")
@@ -187,6 +195,7 @@ async def test_a_session_that_is_open_is_loaded_again_as_it_is_stored(
         await two.prompt(session_id, "second")
         running = await two.start_prompt(session_id, "wait")
         await two.wait_for_update(is_call)
+        await stored_call(spec, session_id)
         await one.load_session(session_id, tmp_path)
         shown = one.transcript_of(session_id)
         assert shown.text == "first (ask). second (ask). "
