@@ -15,7 +15,7 @@ from acp_server.agents.tool_call import ToolCall
 from acp_server.agents.turn import run_of
 from acp_server.models.model import ModelRequest
 from acp_server.models.stream import ModelStream, closing
-from acp_server.turns.arguments import arguments_or_none, parse_arguments
+from acp_server.turns.arguments import arguments_or_none
 from acp_server.turns.errors import (
     CheckpointError,
     ModelError,
@@ -156,8 +156,7 @@ class ModelLoop:
             if tool is None:
                 message = f"there is no tool named {made.name!r}"
                 raise ToolArgumentsError(message)
-            checked = tool.check(parse_arguments(made.arguments))
-            await tool.body(turn, call, checked)
+            await tool.body(turn, call, tool.arguments_from(made.arguments))
 
         return call, body
 

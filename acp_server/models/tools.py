@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from acp_server.turns.arguments import parse_arguments
 from acp_server.turns.errors import ToolArgumentsError
 
 if TYPE_CHECKING:
@@ -72,20 +73,25 @@ class Tool:
         }
         return {"name": self.name, "description": self.description, "parameters": parameters}
 
-    def check(self, arguments: Arguments) -> Arguments:
-        """Return the arguments if they fit.
+    def arguments_from(self, text: str) -> Arguments:
+        """Return the arguments in a text that a model has written, if they fit.
 
         Raises:
-            ToolArgumentsError: They lack a property, or have one of another type.
+            ToolArgumentsError: They are not a lossless JSON object, lack a property, or have one of
+                another type.
         """
-        missing = [name for name in self.properties if name not in arguments]
-        if missing:
-            message = f"{self.name}: missing argument {missing[0]!r}"
-            raise ToolArgumentsError(message)
-        for name, schema in self.properties.items():
-            if schema.get("type") == "string" and not isinstance(arguments[name], str):
-                message = f"{self.name}: argument {name!r} must be a string"
-                raise ToolArgumentsError(message)
+        try:
+            arguments = parse_arguments(text)
+            for name, schema in self.properties.items():
+                if name not in arguments:
+                    message = f"missing argument {name!r}"
+                    raise ToolArgumentsError(message)
+                if schema.get("type") == "string" and not isinstance(arguments[name], str):
+                    message = f"argument {name!r} must be a string"
+                    raise ToolArgumentsError(message)
+        except ToolArgumentsError as error:
+            message = f"{self.name}: {error}"
+            raise ToolArgumentsError(message) from None
         return arguments
 
 
