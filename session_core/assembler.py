@@ -106,7 +106,7 @@ class StreamAssembler:
 
     @property
     def finish_reason(self) -> Mapping[str, Any]:
-        """Why the stream ended; `stop` as long as nothing else was said."""
+        """Why the stream ended; `stop` as long as no reason has come."""
         return {"kind": "stop"} if self._finish is None else self._finish["reason"]
 
     @property

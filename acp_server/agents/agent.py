@@ -59,9 +59,9 @@ class Agent:
         name: Shown to the client and recorded as the model of its messages.
         drive: The coroutine function that drives one turn.
         policy: May veto a prompt before anything else sees it; the turn then ends `rejected`.
-        takes_images: Whether prompts may hold `image` blocks.
-        takes_audio: Whether prompts may hold `audio` blocks.
-        takes_resources: Whether prompts may hold embedded `resource` blocks.
+        takes_images: Whether prompts may have `image` blocks.
+        takes_audio: Whether prompts may have `audio` blocks.
+        takes_resources: Whether prompts may have embedded `resource` blocks.
         modes: Permission presets to choose from, the first one being the default; none at all for
             an agent that always asks.
         options: Further config options, of the types of `options`.
@@ -69,9 +69,9 @@ class Agent:
         sign_in: How users sign in, for an agent that wants that.
         extensions: Handlers of extension requests by method; each method begins with `_`.
         summarize: Makes the summary that `/compact` puts in the place of the history.
-        context_size: Tokens that the model's context holds, for the client's usage display.
-        presenters: How calls of foreign logs are shown, instead of the presenters of the common
-            tools.
+        context_size: Tokens that fit into the model's context, for the client's usage display.
+        presenters: How calls of logs that others wrote are shown, instead of the presenters of the
+            common tools.
 
     Raises:
         ValueError: A declaration could not be served.

@@ -42,7 +42,7 @@ class CallCard:
     """The state of one card.
 
     Args:
-        title: What the card says.
+        title: Title of the card.
         kind: One of `KINDS`.
         raw_input: The arguments, if they are a JSON object.
         absolute: Makes a path absolute (Z2).
@@ -82,7 +82,7 @@ class CallCard:
     # -- changes ----------------------------------------------------------------------------
 
     def set_title(self, title: str) -> None:
-        """Change what the card says."""
+        """Change the title."""
         self.title = title
 
     def set_locations(self, locations: Sequence[Location]) -> None:
@@ -139,7 +139,7 @@ class CallCard:
         return view
 
     def result_view(self) -> dict[str, Any] | None:
-        """Return what the result shows, or None if its content says it all."""
+        """Return what the result shows, or None if its content is enough."""
         if self._terminal is not None:
             ended = self._terminal.exit
             code, signal = (None, None) if ended is None else (ended.code, ended.signal)

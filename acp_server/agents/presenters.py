@@ -70,7 +70,7 @@ class Presenters:
         """Return the view of a call, or None for the generic card.
 
         Raises:
-            CardError: The presenter's view is none, which is a mistake in the program.
+            CardError: The presenter returned something else than a view: a mistake in the program.
         """
         presenter = self._by_name.get(name)
         if presenter is None or arguments is None:
@@ -86,7 +86,7 @@ class Presenters:
         """Return the view of a result, or None for its raw content.
 
         Raises:
-            CardError: The presenter's view is none, which is a mistake in the program.
+            CardError: The presenter returned something else than a view: a mistake in the program.
         """
         presenter = self._by_name.get(name)
         if presenter is None or presenter.result is None:

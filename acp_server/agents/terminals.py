@@ -65,7 +65,7 @@ class Terminal:
             timeout_s: Then the command is killed, and what it has shown is its output.
 
         Raises:
-            OSError: The client cannot say.
+            OSError: The client refuses, or gives no answer.
         """
         self._require_open()
         with anyio.move_on_after(timeout_s):
@@ -80,7 +80,7 @@ class Terminal:
         """Fetch what the terminal has shown so far into `output`, and return it.
 
         Raises:
-            OSError: The client cannot say.
+            OSError: The client refuses, or gives no answer.
         """
         self._require_open()
         return await self._fetch()

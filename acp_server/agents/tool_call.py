@@ -123,7 +123,7 @@ class ToolCall:
         """Change what the card shows while the call runs.
 
         Args:
-            title: What it says.
+            title: Its title.
             locations: Paths, or `(path, line)` pairs; they replace the former ones.
             content: A text or blocks; they replace the former ones, and the result replaces them.
         """

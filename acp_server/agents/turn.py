@@ -118,7 +118,7 @@ class Turn(ClientCalls):
 
         Args:
             name: Name of the tool, for the model's history.
-            title: What the card says; the name by default.
+            title: Title of the card; the name by default.
             kind: ACP tool kind: read, edit, delete, move, search, execute, think, fetch,
                 switch_mode or other.
             arguments: JSON object shown as the call's input.
@@ -162,7 +162,7 @@ class Turn(ClientCalls):
 
         Args:
             used: Tokens in it.
-            size: Tokens it can hold.
+            size: Tokens that fit into it.
         """
         self._run.log.append("usage/report", {"used": used, "size": size})
         await self._run.yield_to_loop()

@@ -14,7 +14,7 @@ from acp_server.agents.commands import command_line_from
 from acp_server.agents.presenters import REFERENCE_PRESENTERS
 from acp_server.bridge.cards import ToolCards
 from acp_server.bridge.client_port import SessionClient
-from acp_server.bridge.command_plane import CommandPlane
+from acp_server.bridge.command_runner import CommandRunner
 from acp_server.bridge.durability import SessionDurability
 from acp_server.bridge.frames import FrameBuilder
 from acp_server.bridge.messages import usage_update_from
@@ -109,7 +109,7 @@ class OpenSession:
             cancel_grace_s=cancel_grace_s,
         )
         persistence.attend(session, is_busy=lambda: self.runner.busy, read_on=self._read_on)
-        self._commands = CommandPlane(
+        self._commands = CommandRunner(
             session,
             agent,
             runner=self.runner,

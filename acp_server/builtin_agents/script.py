@@ -55,6 +55,6 @@ def script_agent(path: Path) -> Agent:
     """Return an agent that plays the script in `path`.
 
     Raises:
-        ScriptError: The file cannot be read or is no script.
+        ScriptError: The file cannot be read or is not a script.
     """
     return Agent(name="script", drive=ScriptedTurns(read_script(path)).drive)

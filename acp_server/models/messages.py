@@ -42,11 +42,11 @@ def model_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
         role = message["role"]
         if role == "assistant":
             merged.add(role, content, message.get("provenance"))
-            merged.owe(block["id"] for block in content if block["type"] == "tool-call")
+            merged.expect(block["id"] for block in content if block["type"] == "tool-call")
         else:
-            merged.pay(results)
+            merged.add_results(results)
             merged.add(role, [block for block in content if block["type"] != "tool-result"])
-    merged.pay(results)
+    merged.add_results(results)
     return merged.messages
 
 
@@ -69,7 +69,7 @@ def model_content(content: Iterable[Mapping[str, Any]]) -> list[Block]:
 
 
 def _text_of(block: Mapping[str, Any]) -> str | None:
-    """Return a block as text, or None if it is no text to a model."""
+    """Return a block as text, or None if it is not text to a model."""
     match block["type"]:
         case "text":
             return str(block["text"])
@@ -118,11 +118,11 @@ def _results_of(messages: Sequence[Mapping[str, Any]]) -> dict[str, Block]:
 
 
 class _Merged:
-    """The messages in the making, and the calls of the last one whose results are still owed."""
+    """The messages in the making, and the calls of the last one whose results are still to come."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
-        self._owed: list[str] = []
+        self._expected: list[str] = []
 
     def add(self, role: str, content: Sequence[Block], provenance: Any = None) -> None:
         """Put content behind what is there, into the last message if that has the same role."""
@@ -136,17 +136,17 @@ class _Merged:
             message["provenance"] = provenance
         self.messages.append(message)
 
-    def owe(self, call_ids: Iterable[str]) -> None:
+    def expect(self, call_ids: Iterable[str]) -> None:
         """Note calls of an assistant message."""
-        self._owed.extend(call_ids)
+        self._expected.extend(call_ids)
 
-    def pay(self, results: Mapping[str, Block]) -> None:
+    def add_results(self, results: Mapping[str, Block]) -> None:
         """Put the results of the noted calls behind them."""
         missing = [{"type": "text", "text": NO_RESULT}]
-        owed, self._owed = self._owed, []
-        paid = [
+        call_ids, self._expected = self._expected, []
+        added = [
             results.get(call_id)
             or {"type": "tool-result", "toolCallId": call_id, "content": missing, "isError": True}
-            for call_id in owed
+            for call_id in call_ids
         ]
-        self.add("user", paid)
+        self.add("user", added)

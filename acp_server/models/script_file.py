@@ -78,7 +78,7 @@ def read_script(path: Path) -> Script:
     """Read a script file.
 
     Raises:
-        ScriptError: It cannot be read or is no script.
+        ScriptError: It cannot be read or is not a script.
     """
     return _recorded(path) if path.suffix == ".jsonl" else _written(path)
 
@@ -107,13 +107,13 @@ def hangs(response: Response) -> bool:
 
 def failure_of(response: Response) -> ModelError | None:
     """Return the failure that ends the response, None if it comes to its end."""
-    told = response if response.get("kind") == "throw" else response.get("error")
-    if told is None:
+    failure = response if response.get("kind") == "throw" else response.get("error")
+    if failure is None:
         return None
-    wait_ms = told.get("retryAfterMs")
+    wait_ms = failure.get("retryAfterMs")
     return ModelError(
-        told["message"],
-        code=told["code"],
+        failure["message"],
+        code=failure["code"],
         retryable=wait_ms is not None,
         retry_after_ms=wait_ms,
     )
@@ -192,7 +192,7 @@ def _from_log(path: Path) -> tuple[Response, ...]:
     except OSError as error:
         raise ScriptError(source, f"cannot be read: {error.strerror}") from error
     except (ValueError, IndexError, KeyError, SessionCoreError) as error:
-        raise ScriptError(source, f"is no recorded log: {error}") from error
+        raise ScriptError(source, f"is not a recorded log: {error}") from error
     for (turn, step), chunks in groups.items():
         if chunks[-1]["type"] != "finish":
             reason = f"turn {turn} step {step} has no `finish`: it cannot be replayed as it is"
@@ -203,7 +203,7 @@ def _from_log(path: Path) -> tuple[Response, ...]:
 def _seed_length(header: Mapping[str, Any]) -> int:
     """Return how many events the session inherited; an expected log has no other real member."""
     if header["type"] != "session":
-        reason = "the first line is no session header"
+        reason = "the first line is not a session header"
         raise ValueError(reason)
     return int(header.get("seedLength", 0))
 

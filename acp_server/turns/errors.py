@@ -33,7 +33,7 @@ class AuthRequiredError(AgentsError):
         super().__init__("authentication required")
 
 
-class PermissionDenied(AgentsError):  # noqa: N818 - authors catch it as what it says, like PermissionError
+class PermissionDenied(AgentsError):  # noqa: N818 - named like PermissionError, which authors know
     """A call was refused. Uncaught, it ends the turn `completed` with that call failed (Z3).
 
     Attributes:

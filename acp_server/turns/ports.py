@@ -168,7 +168,7 @@ class ClientPort(Protocol):
 
 
 class PermissionRules(Protocol):
-    """What the session's preset says about calls that want permission."""
+    """What the session's preset allows of the calls that want permission."""
 
     def permission_rule(self, kind: str) -> PermissionRule:
         """Return what is to be done about a call of an ACP kind."""

@@ -1,4 +1,4 @@
-"""Permission presets: what users choose from, and what each says of a call (Z3, Z11)."""
+"""Permission presets: what users choose from, and what each allows (Z3, Z11)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOLD_TO_MODEL: Final[dict[str, str]] = {
     "read-only": "whatever needs the user's permission is refused",
     "full-access": "nothing needs the user's permission any more",
 }
-"""How the model is told of a preset (Z15)."""
+"""What the model reads about a new preset (Z15)."""
 
 
 def permission_rule(preset: str | None, kind: str) -> PermissionRule:

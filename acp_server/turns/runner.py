@@ -43,7 +43,7 @@ DISPOSED = TurnOutcome("disposed")
 
 
 class QueueFullError(Exception):
-    """More prompts wait than the queue holds."""
+    """More prompts wait than the queue takes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -103,7 +103,7 @@ class TurnRunner:
         Args:
             blocks: The prompt.
             command: For a prompt that is a command: what to run when its turn comes, instead of a
-                turn. It tells its own failures; what it raises is a fault.
+                turn. It reports its own failures; what it raises is a fault.
 
         Raises:
             QueueFullError: `MAX_QUEUED` prompts wait already.

@@ -2,7 +2,7 @@
 
 The log is the truth: what is set is folded from `permission/preset` and `config/set`, and a change
 is an event before it is anything else. Only before a session's first turn, when there is no log
-yet, changes are held here.
+yet, changes are kept here.
 """
 
 from __future__ import annotations

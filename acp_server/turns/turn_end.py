@@ -55,7 +55,7 @@ class TurnEnd:
 
     @classmethod
     def of(cls, kind: str, **more: str) -> TurnEnd:
-        """Return an end that is no error."""
+        """Return an end that is not an error."""
         return cls({"kind": kind, **more}, TurnOutcome(kind))
 
     @property

@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there_or_no_json_is_named(tmp_path: Path) -> None:
     with pytest.raises(ScriptError, match="is not JSON"):
         read_script(tmp_path / "model.json")
     (tmp_path / "log.jsonl").write_text("{}\n", "utf-8")
-    with pytest.raises(ScriptError, match="is no recorded log"):
+    with pytest.raises(ScriptError, match="is not a recorded log"):
         read_script(tmp_path / "log.jsonl")
 
 

@@ -33,7 +33,7 @@ _MIN_COMPACTED: Final = 2
 """One message alone is no shorter as a summary."""
 
 
-class CommandPlane:
+class CommandRunner:
     """The commands of one session, and what they may do to it; see `CommandSession`.
 
     Args:
@@ -75,7 +75,7 @@ class CommandPlane:
         return self._runner.settings
 
     async def run(self, line: CommandLine) -> None:
-        """Run a command and show what it says; a failure is text too."""
+        """Run a command and show its text; a failure is text too."""
         command = next((known for known in self.commands if known.name == line.name), None)
         if command is None:
             self._show(f"Error: unknown command: {line.text}")
