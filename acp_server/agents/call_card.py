@@ -116,7 +116,9 @@ class CallCard:
 
     def end_console(self, output: str, exit_code: int | None, signal: str | None) -> None:
         """Set what the command has put out, and how it ended."""
-        self._console_end = _console_end(bounded_text(output), exit_code, signal)
+        self._console_end = _console_end(
+            bounded_text(output), exit_code, None if signal is None else clean_text(signal)
+        )
 
     # -- views ------------------------------------------------------------------------------
 

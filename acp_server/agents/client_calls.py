@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_server.agents.elicitation import UrlVisit
 from acp_server.agents.terminals import Terminal
-from acp_server.turns.content import clean_text
+from acp_server.turns.content import clean_json, clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,10 +56,10 @@ class ClientCalls:
         run = self._run
         return Terminal(
             run.client,
-            command,
-            args=args,
-            cwd=run.cwd if cwd is None else run.absolute(cwd),
-            env=dict(env or {}),
+            clean_text(command),
+            args=clean_json(list(args)),
+            cwd=run.cwd if cwd is None else clean_text(run.absolute(cwd)),
+            env=clean_json(dict(env or {})),
             require_open=run.log.require_open,
             checkpoint=run.checkpoint,
         )
@@ -78,7 +78,7 @@ class ClientCalls:
         await self._run.checkpoint()
         if not self._run.client.can_elicit_forms:
             return None
-        return await self._run.client.elicit_form(clean_text(message), schema)
+        return await self._run.client.elicit_form(clean_text(message), clean_json(dict(schema)))
 
     async def elicit_url(self, message: str, url: str) -> UrlVisit | None:
         """Ask the user to visit a page, to sign in somewhere for example.
@@ -92,7 +92,7 @@ class ClientCalls:
         if not client.can_elicit_urls:
             return None
         elicitation_id = self._run.ids.approval_id()
-        agreed = await client.elicit_url(clean_text(message), url, elicitation_id)
+        agreed = await client.elicit_url(clean_text(message), clean_text(url), elicitation_id)
         return UrlVisit(client, elicitation_id) if agreed else None
 
     async def notice(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from acp_server.turns.content import clean_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -61,7 +63,7 @@ class TurnFiles:
             OSError: The file cannot be written, or the editor does not answer.
         """
         self._require_open()
-        target = self._resolve(path)
+        target, content = self._resolve(path), clean_text(content)
         if self._client.can_write_files:
             await self._client.write_text_file(_normal(target), content)
         else:
@@ -91,7 +93,7 @@ class TurnFiles:
 
 def _normal(path: Path) -> str:
     """Return a path for the editor, which wants it without `.` and `..` (B79)."""
-    return os.path.normpath(path)
+    return clean_text(os.path.normpath(path))
 
 
 def _lines(text: str, line: int, limit: int | None) -> str:

@@ -10,7 +10,7 @@ from acp_server.agents.files import TurnFiles
 from acp_server.agents.tool_call import ToolCall
 from acp_server.turns.arguments import arguments_text, parse_arguments
 from acp_server.turns.bounds import MAX_TITLE_BYTES, bounded_text, bounded_texts
-from acp_server.turns.content import clean_text, text_of
+from acp_server.turns.content import clean_json, clean_text, text_of
 from acp_server.turns.errors import PermissionDenied
 from session_core import APPEND, CORE_VOCABULARY, CallId
 
@@ -178,7 +178,7 @@ class Turn(ClientCalls):
         if CORE_VOCABULARY.knows(event_type):
             message = f"turn.record takes a type of your own; {event_type!r} is one of the log's"
             raise ValueError(message)
-        self._run.log.append(event_type, data)
+        self._run.log.append(clean_text(event_type), clean_json(dict(data)))
         await self._run.yield_to_loop()
 
     def events(self, event_type: str) -> list[Mapping[str, Any]]:
@@ -203,7 +203,7 @@ class Turn(ClientCalls):
             "context/message",
             {
                 "content": [{"type": "text", "text": clean_text(content)}],
-                "source": dict(source or {"kind": "plugin", "plugin": "agent"}),
+                "source": clean_json(dict(source or {"kind": "plugin", "plugin": "agent"})),
                 "envelope": envelope,
             },
             APPEND,
@@ -222,7 +222,8 @@ class Turn(ClientCalls):
             provenance: `{"provider", "model"}` of the model; the agent itself by default.
             usage: Token counts of the refused request, contract 1.7.
         """
-        self._run.log.refuse(self._run.prompt_seq, provenance, usage)
+        made_by = None if provenance is None else clean_json(dict(provenance))
+        self._run.log.refuse(self._run.prompt_seq, made_by, usage)
 
 
 def run_of(turn: Turn) -> TurnRun:

@@ -456,6 +456,7 @@ async def test_a_chunk_that_no_log_keeps_is_a_failure_of_the_model(chunk: dict[s
     assert events[-1].data["reason"]["failure"]["code"] == "BAD_STREAM"
 
 
+@pytest.mark.rule("handle-text-is-made-encodable")
 async def test_half_characters_of_a_model_are_replaced_wherever_they_stand() -> None:
     half = "\ud800"
     made = call(half, arguments=f'{{"do": "{half}"}}', name=half)
