@@ -46,7 +46,7 @@ class ServerConfig:
         clock: Epoch milliseconds.
         ids: Identities; time-ordered ones by default.
         cancel_grace_s: How long a cancelled agent may take to end; with what else an exit takes
-            it has to fit into the 5 s for which clients wait (Z19).
+            it has to fit into the 5 s for which clients wait (cancel-is-bounded-in-time).
     """
 
     agent: Agent
@@ -85,7 +85,7 @@ class Server:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             await self._peer.serve()
-            # What is left are agents that did not stop when cancelled (Z19).
+            # What is left are agents that did not stop when cancelled (cancel-is-bounded-in-time).
             tasks.cancel_scope.cancel()
 
     def stop(self) -> None:
@@ -93,7 +93,7 @@ class Server:
         self._peer.stop()
 
     def _methods(self) -> MethodTable:
-        from acp_server.bridge.service import opening_methods  # noqa: PLC0415 - after initialize (Z34)
+        from acp_server.bridge.service import opening_methods  # noqa: PLC0415 - after initialize
         from persistence import PersistenceError  # noqa: PLC0415 - as above
 
         try:
@@ -114,7 +114,7 @@ class Server:
         return methods
 
     def _open_service(self) -> AcpService:
-        from acp_server.bridge.service import AcpService  # noqa: PLC0415 - after initialize (Z34)
+        from acp_server.bridge.service import AcpService  # noqa: PLC0415 - after initialize
         from persistence import (  # noqa: PLC0415 - as above
             PersistenceError,
             SessionPersistence,
@@ -146,7 +146,7 @@ class Server:
         return self._service
 
     async def _keep_store(self, persistence: SessionPersistence) -> None:
-        from persistence import StoreShutdownError  # noqa: PLC0415 - after initialize (Z34)
+        from persistence import StoreShutdownError  # noqa: PLC0415 - after initialize
 
         # A task of its own: what a task group is opened in must outlive it, and the peer's read
         # loop does not.

@@ -28,7 +28,7 @@ def rpc_error_from_store(error: PersistenceError) -> RpcError:
         case InvalidCursorError():
             return RpcError.invalid_params(str(error))
         case SessionLockedError() | SessionOvertakenError():
-            # Not -32002: a client would silently go on in a new session (Z9).
+            # Not -32002: a client would silently go on in a new session (writing-takes-the-lock).
             refused = RpcError.internal(str(error))
             refused.data = {"sessionId": error.session_id, "pid": error.pid}
             return refused

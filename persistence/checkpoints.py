@@ -1,4 +1,6 @@
-"""Which events go to the disk at once and which wait for the write-behind window (Z7).
+"""Which events go to the disk at once and which wait for the write-behind window.
+
+Rule: important-events-start-flush.
 
 The checkpoints themselves, where the turn waits until its events are durable, are the turn's: it
 flushes after `user/message`, before a model request from its second one on, before asking the

@@ -1,4 +1,6 @@
-"""May a session that somebody made of a seed write under its id? The cases of contract 5.6.
+"""May a session that somebody made of a seed write under its id? The cases.
+
+Rule: seed-must-reproduce-stored-log.
 
 A stored session that is opened owns its id from the start and never comes here.
 """

@@ -1,4 +1,6 @@
-"""The session store as the server uses it, over whatever backend (contract 5.1-5.6).
+"""The session store as the server uses it, over whatever backend.
+
+Rules: operations-queue-per-session, failed-flush-keeps-events.
 
 Owns the ten methods and the order of operations: those on one session id run one after the other,
 as they came; different ids never wait for each other. Live sessions are kept by `LiveSessions`;
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
     from session_core import Session, SessionHeader, SessionStore
 
 PAGE_SIZE = 50
-WINDOW_MS = 200  # what a SIGKILL may take of a text that is still streaming (Z7)
+# what a SIGKILL may take of a text that is still streaming (important-events-start-flush)
+WINDOW_MS = 200
 
 # Clients kill an agent 5 s after they closed its input; what is not stored by then is lost anyway.
 _TEARDOWN_S = 4.0
@@ -235,7 +238,7 @@ class SessionPersistence:
     async def list(
         self, cwd: str | None = None, cursor: str | None = None, limit: int = PAGE_SIZE
     ) -> EntryPage:
-        """Return a page of stored sessions, the latest first (Z21).
+        """Return a page of stored sessions, the latest first (list-rows-fold-the-log).
 
         Raises:
             InvalidCursorError: no page gave this cursor.
@@ -292,7 +295,9 @@ class SessionPersistence:
         await self._sessions.flush(session)
 
     async def hold(self, session: Session, *, wait: bool = True) -> None:
-        """Take the right to write a session, and keep it until the session is idle (Z44).
+        """Take the right to write a session, and keep it until the session is idle.
+
+        Rule: looking-takes-no-lock.
 
         At no cost if it is held, or if nothing of the session is stored yet. If another process
         went on with the session, this one reads on in place: the object stays.
@@ -324,7 +329,10 @@ class SessionPersistence:
         self._sessions.attend(session, is_busy, read_on)
 
     def is_lost(self, session: Session) -> bool:
-        """Tell whether a session cannot be stored any more: its log is somebody else's (Z8)."""
+        """Tell whether a session cannot be stored any more: its log is somebody else's.
+
+        Rule: failed-checkpoint-ends-turn.
+        """
         return self._sessions.is_lost(session)
 
     def durable_seq(self, session: Session) -> int:

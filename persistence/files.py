@@ -149,7 +149,7 @@ class OsFiles:
 
         def sync(self, handle: int) -> None:
             """See `Files.sync`."""
-            # fsync on macOS stops at the drive's cache (Z25).
+            # fsync on macOS stops at the drive's cache (database-is-durable-and-private).
             fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
 
     else:

@@ -1,6 +1,7 @@
 """The first line of a log, `{"type":"session","version":0,…}`, and the header that it is.
 
-The one place that tells a header of this format from everything else (contract 2.5, 5.8).
+The one place that tells a header of this format from everything else (header-is-immutable-record,
+session-is-one-folder).
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def encode_header(header: SessionHeader) -> bytes:
-    """Return the first line of a log; `delegationDepth` is always written (contract 5.8)."""
+    """Return the first line of a log; `delegationDepth` is always written.
+
+    Rule: session-is-one-folder.
+    """
     return encode_record({"type": "session", **with_depth(header).to_json()})
 
 
@@ -61,5 +65,8 @@ def header_from_json(label: str, value: dict[str, Any]) -> SessionHeader:
 
 
 def with_depth(header: SessionHeader) -> SessionHeader:
-    """Return a header as stores write it: an absent delegation depth is 0 (contract 5.8)."""
+    """Return a header as stores write it: an absent delegation depth is 0.
+
+    Rule: session-is-one-folder.
+    """
     return replace(header, delegation_depth=header.delegation_depth or 0)

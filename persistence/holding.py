@@ -1,4 +1,6 @@
-"""The right to write an open session: taken when something is to be written, else not held (Z44).
+"""The right to write an open session: taken when something is to be written, else not held.
+
+Rule: looking-takes-no-lock.
 
 Looking needs no right, so several processes may have one session open. Who wants to write takes it,
 sees that the log is what was read, and reads on if another process has gone on meanwhile. It is

@@ -1,4 +1,6 @@
-"""The live sessions: which events are pending, and when they reach the disk (contract 5.6).
+"""The live sessions: which events are pending, and when they reach the disk.
+
+Rule: failed-flush-keeps-events.
 
 Follows a `SessionStore`. A pending event is not copied: events are immutable and stay in the
 session, so that what is pending is what lies behind the slot's cursor.
@@ -281,7 +283,7 @@ class LiveSessions(StoreListener):
                 await self.drain_queued(live)
 
     async def _lose(self, live: Live, error: PersistenceError) -> None:
-        """Give up a session that somebody else's writes have overtaken (Z8)."""
+        """Give up a session that somebody else's writes have overtaken (lost-session-is-closed)."""
         if live.lost is not None:
             return
         _logger.warning("%s; %d events are dropped", error, live.pending)

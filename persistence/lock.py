@@ -1,4 +1,6 @@
-"""The writer lock of a session: `flock` on a file that only delete removes (Z9).
+"""The writer lock of a session: `flock` on a file that only delete removes.
+
+Rule: lock-is-held-by-kernel.
 
 The kernel drops it with its process, so there is no lease and no stale lock: a stopped holder keeps
 its session, a dead one cannot. The pid of who took it last stands in a file beside it, which stays
@@ -30,8 +32,8 @@ _POLL_S = 0.01
 LOCK_WAIT_S = 3.0
 """How long a session's lock is waited for.
 
-An editor that restarts its agent gives the old one this long to go (Z9), and a process that has
-ended its turn keeps the lock for less (Z44).
+An editor that restarts its agent gives the old one this long to go (lock-is-held-by-kernel), and a
+process that has ended its turn keeps the lock for less (looking-takes-no-lock).
 """
 
 _RETRY_S = 0.05

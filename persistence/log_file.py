@@ -1,4 +1,4 @@
-"""A log as a file of lines: a header, then one storage record a line (contract 5.8).
+"""A log as a file of lines: a header, then one storage record a line (session-is-one-folder).
 
 What the JSONL backend keeps and what an import takes. The file is read in blocks, never whole: its
 bytes and the decoded log need not be in memory at once.
@@ -39,7 +39,7 @@ class LogFileScan:
         end: Offset behind the last kept record.
         crc: CRC-32 of the bytes up to `end`.
         covered_crc: CRC-32 of the bytes that checksums cover, as they are now.
-        needs_newline: Whether the last kept record lacks its LF (Z18).
+        needs_newline: Whether the last kept record lacks its LF (unterminated-record-is-kept).
     """
 
     def __init__(

@@ -1,7 +1,9 @@
 """The one place that decides what of a stored log is kept, torn, refused or damaged.
 
 A backend or an import hands over its physical records in order; what they lie in is its own affair.
-The first one that does not continue the log decides (contract 5.3, 5.5, Z17, Z18, Z40):
+The first one that does not continue the log decides (repair-is-durable-before-use,
+torn-tail-is-cut, stored-payloads-are-checked-for-use, unterminated-record-is-kept,
+batches-are-checksummed):
 
 - A checksum covers it: the log is damaged.
 - It is a whole record that is refused for what it says: removed vocabulary, a field that loading

@@ -1,4 +1,4 @@
-"""A session id as the name of a file or directory (contract 5.8)."""
+"""A session id as the name of a file or directory (ids-are-encoded-injectively)."""
 
 from __future__ import annotations
 

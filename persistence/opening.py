@@ -19,7 +19,9 @@ ENTRY_POINT_GROUP = "acp_session_server.stores"
 
 
 def open_store(spec: str, *, files: Files | None = None, pack: bool = True) -> SessionBackend:
-    """Open the store that `spec` names: a scheme, a colon and, verbatim, a path (Z25).
+    """Open the store that `spec` names: a scheme, a colon and, verbatim, a path.
+
+    Rule: store-paths-are-verbatim.
 
     Other schemes are looked up among the entry points of `acp_session_server.stores`; each names a
     callable that takes the path and returns a backend.

@@ -1,4 +1,6 @@
-"""What a list shows: its order, its opaque keyset cursor, its filter by directory (Z21).
+"""What a list shows: its order, its opaque keyset cursor, its filter by directory.
+
+Rule: list-rows-fold-the-log.
 
 Pages follow the key of the last row shown, not a position, so that sessions that come, go or move
 meanwhile are neither repeated nor lost among the rest.

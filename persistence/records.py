@@ -1,10 +1,11 @@
 """Storage records to bytes and back.
 
-One line a record, packed chunk rows for runs of deltas (contract 5.7). The only module, beside the
-checksum and index files of the JSONL backend, that knows orjson.
+One line a record, packed chunk rows for runs of deltas (delta-runs-are-packed). The only module,
+beside the checksum and index files of the JSONL backend, that knows orjson.
 
 orjson refuses what it cannot represent (lone surrogates, infinities, deep nesting) and turns
-integers from 2^64 on into floats; such a line is parsed once more by the standard library (Z35).
+integers from 2^64 on into floats; such a line is parsed once more by the standard library
+(lone-surrogates-are-replaced).
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class BadRecordError(Exception):
 class RefusedRecordError(BadRecordError):
     """A line is a whole record, and refused for what it says.
 
-    A crash leaves half a record, never a whole one of the wrong kind (contract 5.3, Z17).
+    A crash leaves half a record, never a whole one of the wrong kind (repair-is-durable-before-use,
+    stored-payloads-are-checked-for-use).
     """
 
 
@@ -222,7 +224,8 @@ def _parse_record(line: bytes, *, is_plain: bool = False) -> tuple[dict[str, Any
 def _is_whole_record(value: dict[str, Any], error: SessionCoreError) -> bool:
     """Tell whether a JSON object is a record that was refused, rather than no record at all.
 
-    A packed row is kept whole or dropped whole, so that a malformed one is no record (L7).
+    A packed row is kept whole or dropped whole, so that a malformed one is no record
+    (damage-refuses-the-load, torn-tail-is-cut).
     """
     names_its_place = "type" in value and ("seq" in value or "seq0" in value)
     return names_its_place and not isinstance(error, MalformedRowError)
@@ -264,7 +267,10 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Turn lone surrogates into U+FFFD, as at every other edge where text comes in (Z35)."""
+    """Turn lone surrogates into U+FFFD, as at every other edge where text comes in.
+
+    Rule: lone-surrogates-are-replaced.
+    """
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):

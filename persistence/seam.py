@@ -1,4 +1,4 @@
-"""The primitives a backend provides (Z23).
+"""The primitives a backend provides (backends-bring-primitives).
 
 Owns the Protocols and the plain records that cross them; knows neither files nor tables. What a
 session store *does* (queues, repair, claims, write-behind) is the coordinator's, over these.
@@ -27,7 +27,9 @@ class Location(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """The derived cache of one log: rebuilt when missing, never a source of truth (Z22).
+    """The derived cache of one log: rebuilt when missing, never a source of truth.
+
+    Rule: summary-is-only-a-cache.
 
     Attributes:
         updated_at: epoch ms of the end of the last message turn, never below `createdAt`.
@@ -182,7 +184,7 @@ class SessionBackend(Protocol):
         ...
 
     async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
-        """Return stored sessions, latest `updated_at` first, then by id (Z21).
+        """Return stored sessions, latest `updated_at` first, then by id (list-rows-fold-the-log).
 
         Damaged sessions never fail a page; each is left out or shown with what its header says,
         and logged as one warning.
@@ -200,7 +202,7 @@ class SessionBackend(Protocol):
     async def acquire_writer(
         self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
     ) -> Writer:
-        """Take the exclusive right to write a session (Z9).
+        """Take the exclusive right to write a session (writing-takes-the-lock).
 
         Args:
             session_id: the session to write.

@@ -68,7 +68,9 @@ async def load_and_repair(
     slot: Slot,
     check_header: Callable[[SessionHeader], None] | None = None,
 ) -> LoadedSession:
-    """Load a session cold (contract 5.3): lock, read, repair durably, only then publish.
+    """Load a session cold: lock, read, repair durably, only then publish.
+
+    Rule: repair-is-durable-before-use.
 
     Whatever fails leaves the slot knowing nothing of the session, and the lock free.
     """

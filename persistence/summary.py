@@ -1,4 +1,7 @@
-"""The derived cache of a log, folded record by record (Z21, Z22)."""
+"""The derived cache of a log, folded record by record.
+
+Rules: list-rows-fold-the-log, summary-is-only-a-cache.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +68,9 @@ class SummaryFold:
             case "user/message" | "prompt/blocked":
                 self._take_prompt(event)
 
-    # The payloads of a stored log are checked only as far as projection reads them (Z17), so what
-    # these read may be missing; a summary then goes without it.
+    # The payloads of a stored log are checked only as far as projection reads them
+    # (stored-payloads-are-checked-for-use), so what these read may be missing; a summary then goes
+    # without it.
 
     def _take_turn_start(self, event: Event) -> None:
         self._turn_count += 1

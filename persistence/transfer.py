@@ -95,7 +95,9 @@ async def import_log(
     session_id: str | None = None,
     cwd: str | None = None,
 ) -> Transferred:
-    """Store what a log file of format version 0 holds, ours or a foreign one (Z17).
+    """Store what a log file of format version 0 holds, ours or a foreign one.
+
+    Rule: source-format-logs-load.
 
     Nothing is added, closers neither: the next load gives an open turn its end. A torn last record
     is left out.

@@ -1,4 +1,6 @@
-"""Writing behind: what no checkpoint asked for reaches the disk a window later (contract 5.6).
+"""Writing behind: what no checkpoint asked for reaches the disk a window later.
+
+Rule: important-events-start-flush.
 
 The window opens with the first pending event and later events do not extend it. A failure is
 logged once, keeps everything, and ends the attempts until the next event. Nothing depends on the

@@ -1,4 +1,7 @@
-"""Assembling a stream of chunks into the blocks of one assistant message (contract 1.5, 1.6)."""
+"""Assembling a stream of chunks into the blocks of one assistant message.
+
+Rules: stream-chunks-have-fixed-shapes, truncated-calls-are-dropped.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,6 @@
-"""Neutral card views: what a tool call and its result look like, whoever shows them (6.6, Z2).
+"""Neutral card views: what a tool call and its result look like, whoever shows them.
+
+Rules: views-have-fixed-types, cards-are-stored.
 
 A view is a JSON object tagged by `type`, the payload of a `tool/card`. Owns their shapes; knows
 nothing of any protocol.

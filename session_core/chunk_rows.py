@@ -1,4 +1,6 @@
-"""The storage codec of chunk runs (contract 5.7): rows of stored records, and records of rows.
+"""The storage codec of chunk runs: rows of stored records, and records of rows.
+
+Rule: delta-runs-are-packed.
 
 A row is storage vocabulary only and never enters a session. Stateless, keeps order, loses nothing:
 what has not exactly the shape of a delta is stored as the event it is.

@@ -1,4 +1,4 @@
-"""Making the model's view shorter without touching the log (contract 1.12, field case B47).
+"""Making the model's view shorter without touching the log (compaction-is-bracketed, B47).
 
 A producer on the session's public API: it replaces a range of the surface by a summary, or the
 content of one tool result. The originals stay in the log, and clients go on seeing them.

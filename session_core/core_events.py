@@ -1,9 +1,12 @@
-"""The payload shapes of the events this project knows (contract 1.2-1.12, Z12, Z13, Z16).
+"""The payload shapes of the events this project knows.
+
+Rules: event-types-have-fixed-payloads, further-event-types-are-log-only,
+refusal-leaves-models-view, links-become-model-text, kinds-are-open-sums.
 
 Two tables: `APPEND_CHECKS`, the whole shape, held at `append`, where a wrong payload is a
 programming error; and `LOAD_CHECKS`, only the fields that projection, folds and repair read, held
-when a stored log is read (Z17). Sums with a tag are open: a known kind is checked, an unknown one
-passes (Z16).
+when a stored log is read (stored-payloads-are-checked-for-use). Sums with a tag are open: a known
+kind is checked, an unknown one passes (kinds-are-open-sums).
 """
 
 from typing import Any, Final
@@ -46,7 +49,7 @@ _BLOCK_SUM: Final = tagged(
         "reasoning": fields({"text": text}),
         "tool-call": fields({"id": text, "name": text, "arguments": text}),
         "tool-result": fields({"toolCallId": text, "content": BLOCKS}, {"isError": flag}),
-        # The ACP-shaped blocks of prompts and tool results (Z13).
+        # The ACP-shaped blocks of prompts and tool results (links-become-model-text).
         "image": fields({"data": text, "mimeType": text}),
         "audio": fields({"data": text, "mimeType": text}),
         "resource_link": fields({"uri": text, "name": text}),
@@ -308,4 +311,7 @@ LOAD_CHECKS: Final[dict[str, Check]] = {
 }
 
 OUT_OF_BAND: Final = frozenset({"session/title", "permission/preset", "config/set"})
-"""Core event types that may be appended between turns, each in a turn of its own (1.15, Z11)."""
+"""Core event types that may be appended between turns, each in a turn of its own.
+
+Rules: out-of-band-append-makes-own-turn, settings-are-logged-at-once.
+"""

@@ -42,7 +42,7 @@ class SessionCoreError(Exception):
 
 
 class NotJsonError(SessionCoreError):
-    """A value is outside the lossless JSON domain of contract 2.1."""
+    """A value is outside the lossless JSON domain (json-values-are-lossless)."""
 
     def __init__(self, what: str, reason: str) -> None:
         self.what = what
@@ -61,7 +61,7 @@ class PayloadError(SessionCoreError):
 
 
 class LegacyVocabularyError(SessionCoreError):
-    """The event uses a form that was removed from the format (contract 1.13)."""
+    """The event uses a form that was removed from the format (removed-forms-are-refused)."""
 
     def __init__(self, event_type: str, form: str) -> None:
         self.event_type = event_type
@@ -70,7 +70,7 @@ class LegacyVocabularyError(SessionCoreError):
 
 
 class SurfaceError(SessionCoreError):
-    """Surface placement or provenance breaks a rule of contract 2.4."""
+    """Surface placement or provenance is wrong (placement-follows-event-type)."""
 
     def __init__(self, event_type: str, reason: str) -> None:
         self.event_type = event_type
@@ -90,7 +90,7 @@ class ReentrantAppendError(SessionCoreError):
 
 
 class InvariantViolationError(SessionCoreError):
-    """An event breaks the order of turns, steps and tool calls (contract 2.7)."""
+    """An event breaks the order of turns, steps and tool calls (turns-and-steps-nest)."""
 
     def __init__(self, event_type: str, seq: int, rule: str) -> None:
         self.event_type = event_type
@@ -100,7 +100,10 @@ class InvariantViolationError(SessionCoreError):
 
 
 class EnvelopeError(SessionCoreError):
-    """A value is no event: its envelope has wrong, missing or extra keys (contract 1.1)."""
+    """A value is no event: its envelope has wrong, missing or extra keys.
+
+    Rule: event-has-fixed-envelope.
+    """
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -117,7 +120,10 @@ class SeedError(SessionCoreError):
 
 
 class LoadedFieldError(SeedError):
-    """A stored event of a known type lacks a field that projection or derivation reads (Z17)."""
+    """A stored event of a known type lacks a field that projection or derivation reads.
+
+    Rule: stored-payloads-are-checked-for-use.
+    """
 
     def __init__(self, seq: int, event_type: str, field: str, expected: str) -> None:
         self.seq = seq
@@ -127,7 +133,7 @@ class LoadedFieldError(SeedError):
 
 
 class HeaderError(SessionCoreError):
-    """A session header breaks a rule of contract 2.5."""
+    """A session header is not valid (header-is-immutable-record)."""
 
     def __init__(self, field: str, expected: str) -> None:
         self.field = field
@@ -135,7 +141,7 @@ class HeaderError(SessionCoreError):
 
 
 class MalformedRowError(SessionCoreError):
-    """A stored value has the tag of a packed chunk row but not its shape (contract 5.7)."""
+    """A stored value has the tag of a packed chunk row but not its shape (malformed-rows-raise)."""
 
     def __init__(self, tag: str, reason: str) -> None:
         self.tag = tag
@@ -144,7 +150,7 @@ class MalformedRowError(SessionCoreError):
 
 
 class StreamOrderError(SessionCoreError):
-    """A stream chunk came where the chunk order of contract 1.5 forbids it."""
+    """A stream chunk came out of order (stream-chunks-have-fixed-shapes)."""
 
     def __init__(self, chunk_type: str, reason: str) -> None:
         self.chunk_type = chunk_type
@@ -196,7 +202,10 @@ class AnnounceError(StoreError):
 
 
 class OutOfBandError(StoreError):
-    """An out-of-band append is refused before anything is written (contract 1.15)."""
+    """An out-of-band append is refused before anything is written.
+
+    Rule: out-of-band-append-makes-own-turn.
+    """
 
     def __init__(self, session_id: str, event_type: str, reason: str) -> None:
         self.session_id = session_id
@@ -205,7 +214,7 @@ class OutOfBandError(StoreError):
 
 
 class ForkError(StoreError):
-    """A fork is refused; `code` is the typed reason of contract 4."""
+    """A fork is refused; `code` is the typed reason (fork-refusals-have-typed-codes)."""
 
     def __init__(self, code: ForkErrorCode, detail: str) -> None:
         self.code = code

@@ -1,6 +1,6 @@
 """The event: the one thing a session log is made of, and the words for how it joins the surface.
 
-Owns the envelope of contract 1.1 and nothing of the payloads.
+Owns the envelope (event-has-fixed-envelope) and nothing of the payloads.
 """
 
 from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ class Event(NamedTuple):
     surface_op: SurfaceOp | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form, keys in the order of contract 1.1."""
+        """Return the stored form, keys in one order (event-keys-have-one-order)."""
         stored: dict[str, Any] = {
             "type": self.type,
             "seq": self.seq,
@@ -89,7 +89,8 @@ class Event(NamedTuple):
 
 
 _ENVELOPE_KEYS: Final = frozenset(
-    # `ignorable` is a later upstream mark; it is tolerated and means nothing here (Z17).
+    # `ignorable` is a later upstream mark; it is tolerated and means nothing here
+    # (event-has-fixed-envelope).
     {"type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp", "ignorable"}
 )
 

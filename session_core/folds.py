@@ -52,7 +52,10 @@ def last_turn_number(events: Events) -> int:
 
 
 def current_grants(events: Events, seed_length: int | None = None) -> dict[GrantKey, str]:
-    """Return the standing permissions, `allow` or `reject`, without what a fork inherited (Z28)."""
+    """Return the standing permissions, `allow` or `reject`, without what a fork inherited.
+
+    Rule: grants-cover-their-key-only.
+    """
     return {
         GrantKey(event.data["toolName"], event.data["key"]): event.data["effect"]
         for event in events_of(events)
@@ -61,7 +64,10 @@ def current_grants(events: Events, seed_length: int | None = None) -> dict[Grant
 
 
 def find_last_message_turn_end(events: Events) -> Event | None:
-    """Return the last `turn/end` of a turn that a message started (contract 3.5)."""
+    """Return the last `turn/end` of a turn that a message started.
+
+    Rule: last-message-turn-skips-others.
+    """
     started: set[int] = set()
     latest: Event | None = None
     for event in events_of(events):

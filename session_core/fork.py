@@ -1,4 +1,4 @@
-"""Where a session may be forked (contract 4)."""
+"""Where a session may be forked (fork-ends-at-turn-end)."""
 
 from session_core.errors import ForkError
 from session_core.json_value import is_seq_int

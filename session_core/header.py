@@ -1,4 +1,7 @@
-"""The session header: what is said of a session once, when it is made (contract 2.5)."""
+"""The session header: what is said of a session once, when it is made.
+
+Rule: header-is-immutable-record.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
@@ -38,7 +41,7 @@ class SessionHeader:
     `extra` keeps keys that this version does not know.
 
     Raises:
-        HeaderError: At construction, if a field breaks a rule of contract 2.5.
+        HeaderError: At construction, if a field is not valid (header-is-immutable-record).
     """
 
     id: SessionId

@@ -1,4 +1,4 @@
-"""The order that turns, steps and tool calls keep in a log (contract 2.7).
+"""The order that turns, steps and tool calls keep in a log (turns-and-steps-nest).
 
 A trace looks at each candidate before it is committed (`check`) and follows what was committed
 (`advance`). Knows nothing of surfaces or payload shapes.
@@ -106,7 +106,10 @@ def trace_of(events: Events) -> InvariantTrace:
 
 
 def lenient_trace_of(events: Events) -> tuple[InvariantTrace, list[Violation]]:
-    """Return the trace after `events`, whatever they break, and what they break (Z17)."""
+    """Return the trace after `events`, whatever they break, and what they break.
+
+    Rule: stored-violations-are-reported.
+    """
     trace = InvariantTrace()
     violations: list[Violation] = []
     for record in records_of(events):

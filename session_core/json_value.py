@@ -1,6 +1,7 @@
 """The lossless JSON domain: what may enter a log, and the frozen form it has there.
 
-Owns the check-and-copy of contract 2.1 and the two frozen containers. Knows nothing of events.
+Owns the check-and-copy (json-values-are-lossless) and the two frozen containers. Knows nothing of
+events.
 
 Accepted are `None`, `bool`, `int` within ±(2^53-1), finite `float` other than -0.0, `str` without
 lone surrogates, exact `list`, exact `dict` with `str` keys, and `FrozenList` / `FrozenDict`. All
@@ -136,7 +137,10 @@ def is_well_formed_text(text: str) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """Return `text` with each lone surrogate as U+FFFD, as is done where text comes in (Z35)."""
+    """Return `text` with each lone surrogate as U+FFFD, as is done where text comes in.
+
+    Rule: lone-surrogates-are-replaced.
+    """
     return text if is_well_formed_text(text) else _SURROGATE.sub("\ufffd", text)
 
 

@@ -1,4 +1,4 @@
-"""The event log in memory, with its runs of delta chunks packed (Z10).
+"""The event log in memory, with its runs of delta chunks packed (log-in-memory-stays-packed).
 
 `EventLog` is a finished log, `GrowingLog` the one inside a live session, `EventView` what a session
 hands out: a fixed number of the first events of a log, read as a sequence. Whoever reads much walks

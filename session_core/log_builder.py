@@ -1,6 +1,6 @@
 """Building a log from stored or foreign events: every entry is checked, then packed or kept.
 
-Owns the checks of contract 2.2 that look at one event (steps 1-6), and Z17's. What needs the events
+Owns the checks that look at one event (seed-is-checked-like-appends). What needs the events
 before is played on the way, and refused by whoever makes a session of the log (step 7): a log that
 breaks such a rule can still be read.
 """

@@ -1,7 +1,8 @@
 """What the events of a log amount to, played once while the log is built.
 
-A log that is read back is needed as a surface (contract 2.4), as a place in the order of turns
-(2.7), and as the closers of what a crash left open (5.4). All three follow the log in one pass.
+A log that is read back is needed as a surface (placement-follows-event-type), as a place in the
+order of turns (turns-and-steps-nest), and as the closers of what a crash left open
+(open-turn-gets-closers). All three follow the log in one pass.
 """
 
 from session_core.chunks import CHUNK_EVENT, DeltaKey
@@ -17,7 +18,7 @@ class LogState:
     """What the events of a log amount to.
 
     A fault of the surface ends the surface and nothing else, so that a damaged log can still be
-    looked at; a fault of the order is tolerated (Z17).
+    looked at; a fault of the order is tolerated (stored-payloads-are-checked-for-use).
 
     Attributes:
         surface: The surface after the events before a fault.

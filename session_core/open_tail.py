@@ -1,4 +1,4 @@
-"""What a log leaves open at its end: what a repair would have to close (contract 5.4)."""
+"""What a log leaves open at its end: what a repair would have to close (open-turn-gets-closers)."""
 
 from session_core.events import Event
 from session_core.json_value import FrozenList

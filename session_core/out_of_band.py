@@ -1,4 +1,4 @@
-"""One log-only event appended outside the turn runner (contract 1.15)."""
+"""One log-only event appended outside the turn runner (out-of-band-append-makes-own-turn)."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""A turn of its own, for events that no running turn brings (contract 1.15)."""
+"""A turn of its own, for events that no running turn brings (out-of-band-append-makes-own-turn)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,6 @@
-"""From events to the messages the model sees (contract 3.1-3.3, design section 3).
+"""From events to the messages the model sees.
+
+Rules: each-event-projects-one-message, context-is-framed-by-tags.
 
 One pure function per event, and an incremental projection of a surface that uses it. Knows nothing
 of requests or of what a client is shown.
@@ -19,7 +21,7 @@ FrameTag = Literal["context", "steering"]
 def frame(
     tag: FrameTag, source: Mapping[str, Any], content: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
-    """Return `content` between the two tag blocks of contract 3.3.
+    """Return `content` between the two tag blocks (context-is-framed-by-tags).
 
     Only `source["kind"]` is named, as JSON text; nothing in `content` is escaped or trimmed.
     """

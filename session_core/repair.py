@@ -1,4 +1,7 @@
-"""Closing what a crash left open (contract 5.4): the events a log needs to be balanced again."""
+"""Closing what a crash left open: the events a log needs to be balanced again.
+
+Rule: open-turn-gets-closers.
+"""
 
 from typing import Any, Final
 

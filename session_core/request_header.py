@@ -1,4 +1,7 @@
-"""The request header: the part of a model request that is not history (contract 1.10, 3.6)."""
+"""The request header: the part of a model request that is not history.
+
+Rules: request-header-is-canonical, request-header-is-logged-on-change.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal

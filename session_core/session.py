@@ -1,7 +1,8 @@
 """The session: an append-only log with everything that is derived from it at hand.
 
-Owns the order of checks at `append` (contract 2.3) and at seeding (2.2), and keeps log, surface and
-derived history in step. Knows nothing of stores: who listens comes in as a `Publication`.
+Owns the order of checks at `append` (append-checks-before-commit) and at seeding
+(seed-is-checked-like-appends), and keeps log, surface and derived history in step. Knows nothing of
+stores: who listens comes in as a `Publication`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -136,7 +137,10 @@ class Session:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it was seeded with a log read back, whose faults of order are tolerated (Z17)."""
+        """Whether it was seeded with a log read back, whose faults of order are tolerated.
+
+        Rule: stored-violations-are-reported.
+        """
         return self._is_loaded
 
     @property

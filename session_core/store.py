@@ -1,4 +1,6 @@
-"""Which sessions are live, who hears of them, and how a session comes and goes (contract 2.6, 4).
+"""Which sessions are live, who hears of them, and how a session comes and goes.
+
+Rules: store-enters-then-announces, fork-refusals-have-typed-codes.
 
 Owns the lifecycle: prepare, enter, announce, detach; flush; fork; the door to out-of-band appends.
 In memory only: whoever keeps sessions elsewhere subscribes as a `StoreListener`.
@@ -48,7 +50,7 @@ class SessionStore:
         clock: Gives event and creation times, in epoch milliseconds.
         new_id: Source of session ids; without one they are `session-1`, `session-2`, …
         vocabulary: The event types of all its sessions.
-        invariants: Whether the order of turns, steps and calls is held (contract 2.7).
+        invariants: Whether the order of turns, steps and calls is held (turns-and-steps-nest).
     """
 
     def __init__(
@@ -83,7 +85,9 @@ class SessionStore:
         return [live.session for live in self._live.values()]
 
     def violations(self, session: Session) -> Sequence[Violation]:
-        """Return where the log that `session` was read back from breaks the order (Z17).
+        """Return where the log that `session` was read back from breaks the order.
+
+        Rule: stored-violations-are-reported.
 
         Raises:
             SessionNotLiveError: It is not the live one of its id.
@@ -104,7 +108,7 @@ class SessionStore:
         """Make a session and publish it: prepare, enter and announce in one.
 
         A seed that is an `EventLog`, a log read back, may break the order of turns and steps: that
-        is logged (Z17). Any other seed must keep it.
+        is logged (stored-violations-are-reported). Any other seed must keep it.
 
         Args:
             id: The id; made up if absent.
@@ -254,7 +258,7 @@ class SessionStore:
     async def append_out_of_band(
         self, session: Session, type: str, data: Mapping[str, Any], trigger: Mapping[str, Any]
     ) -> Event:
-        """Append one log-only event outside the turn runner (contract 1.15).
+        """Append one log-only event outside the turn runner (out-of-band-append-makes-own-turn).
 
         In an open turn it is just appended; else it gets a turn of its own, which is flushed.
 
@@ -295,7 +299,7 @@ class SessionStore:
             child_id: The new id; made up if absent.
 
         Raises:
-            ForkError: `code` says why, in the order of contract 4.
+            ForkError: `code` says why, checked in this order (fork-refusals-have-typed-codes).
         """
         if child_id is not None and child_id in self._live:
             raise ForkError("SESSION_ALREADY_EXISTS", f"{child_id!r} is live")

@@ -1,7 +1,7 @@
 """The surface: which events the model sees, in which order, and how an event may join them.
 
-Owns the rules of contract 2.4, the live projection of them, and the fold over a whole log. Both use
-the same transition, so they cannot disagree.
+Owns the rules (placement-follows-event-type), the live projection of them, and the fold over a
+whole log. Both use the same transition, so they cannot disagree.
 """
 
 from collections.abc import Sequence
@@ -201,7 +201,10 @@ def _check_sources(event_type: str, seq: int, sources: Sequence[int]) -> None:
 
 
 def _check_result_rewrite(event: Event, shadowed: list[int], log: EventLog | EventView) -> None:
-    """A rewritten tool result replaces one result, and nothing but its content (contract 2.4)."""
+    """A rewritten tool result replaces one result, and nothing but its content.
+
+    Rule: placement-follows-event-type.
+    """
     original = log.event_at(shadowed[0]) if len(shadowed) == 1 else None
     if original is None or original.type != "tool/result":
         raise SurfaceError(event.type, "a tool/result may replace exactly one tool/result")

@@ -1,7 +1,7 @@
 """The vocabulary of a session log: which event types are known, and what their payloads must be.
 
-Owns the checks at `append` and on load, the removed forms of contract 1.13, and the ways a plugin
-adds words of its own. Unknown types are legal everywhere and log-only.
+Owns the checks at `append` and on load, the removed forms (removed-forms-are-refused), and the ways
+a plugin adds words of its own. Unknown types are legal everywhere and log-only.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,8 @@ class Vocabulary:
             event_type: `family/name`, not yet known.
             check: Held against the payload at `append`.
             load_check: Held against the payload when a stored log is read; `None` for none.
-            out_of_band: Whether the event may be appended between turns (contract 1.15).
+            out_of_band: Whether the event may be appended between turns
+                (out-of-band-append-makes-own-turn).
 
         Raises:
             VocabularyError: The type is known already, or was removed from the format.
@@ -136,7 +137,9 @@ class Vocabulary:
         return problem.inside(key) if problem else None
 
     def check_loaded(self, event: Event) -> None:
-        """Hold a stored event against what reading the log needs (contract 2.2, Z17).
+        """Hold a stored event against what reading the log needs.
+
+        Rules: seed-is-checked-like-appends, stored-payloads-are-checked-for-use.
 
         Raises:
             LegacyVocabularyError: The event has a form that was removed from the format.
@@ -176,7 +179,7 @@ def refuse_legacy(event_type: str, data: Any) -> None:
 
 
 def refuse_stored_legacy(event_type: str, data: Any) -> None:
-    """Refuse every form that a store must neither write nor read (contract 1.13).
+    """Refuse every form that a store must neither write nor read (removed-forms-are-refused).
 
     Raises:
         LegacyVocabularyError: It is one of them.
@@ -199,4 +202,4 @@ def _is_aborted_with_reason(reason: Any) -> bool:
 
 
 CORE_VOCABULARY: Final = Vocabulary()
-"""The vocabulary of contract 1 and of this project's own events."""
+"""The vocabulary (event-types-have-fixed-payloads) and of this project's own events."""

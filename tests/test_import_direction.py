@@ -314,6 +314,7 @@ def planted_tree(root: Path, files: Mapping[str, str]) -> Path:
     return root
 
 
+@pytest.mark.rule("frame-checker-finds-violations")
 @pytest.mark.parametrize(
     ("name", "text", "fault"),
     [

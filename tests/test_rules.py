@@ -1,4 +1,4 @@
-"""Rules of docs/spec: how pages and tests are read, and that each id cited in code exists."""
+"""Rules of docs/spec: each has a test, each id that is named exists, and held.md is up to date."""
 
 import textwrap
 from typing import Final
@@ -7,16 +7,30 @@ import pytest
 
 from tests.rules import (
     CITING,
+    HELD,
     ROOT,
     Rule,
     cited_in,
     faults,
+    field_cases,
     held_page,
+    marks,
     marks_in,
     prose_of,
     rules,
     rules_in,
 )
+
+
+def test_every_rule_has_a_test_and_every_mark_names_a_rule() -> None:
+    found = faults(rules(), field_cases(), marks())
+    if found:
+        pytest.fail("\n".join(found), pytrace=False)
+
+
+def test_the_generated_page_is_up_to_date() -> None:
+    if HELD.read_text("utf-8") != held_page(rules(), field_cases(), marks()):
+        pytest.fail("docs/spec/held.md is out of date: run `make rules`", pytrace=False)
 
 
 def test_every_rule_cited_in_code_exists() -> None:

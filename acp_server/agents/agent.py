@@ -97,7 +97,8 @@ class Agent:
         if unknown:
             message = f"there is no permission preset {unknown[0]!r}; there are: {PRESETS}"
             raise ValueError(message)
-        # `mode` is the second view of the modes, whether an agent has some or not (Z11).
+        # `mode` is the second view of the modes, whether an agent has some or not
+        # (mode-has-two-views).
         _require_distinct(
             "config option", [MODE_OPTION_ID, *(option.id for option in self.options)]
         )

@@ -1,4 +1,7 @@
-"""The slash commands that every agent has: help, title, fork, and compact where it can (Z30)."""
+"""The slash commands that every agent has: help, title, fork, and compact where it can.
+
+Rule: commands-leave-no-log.
+"""
 
 from __future__ import annotations
 

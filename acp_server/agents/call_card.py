@@ -1,4 +1,7 @@
-"""What the card of one call shows, as the neutral views that the log keeps (contract 6.6, Z2)."""
+"""What the card of one call shows, as the neutral views that the log keeps.
+
+Rules: views-have-fixed-types, cards-are-stored.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ class CallCard:
         title: Title of the card.
         kind: One of `KINDS`.
         raw_input: The arguments, if they are a JSON object.
-        absolute: Makes a path absolute (Z2).
+        absolute: Makes a path absolute (cards-are-stored).
         console: The card is that of a command run by the agent; a text describes the command.
 
     Raises:

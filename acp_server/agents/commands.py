@@ -1,4 +1,4 @@
-"""Slash commands: what a user tells the server instead of the model (Z30, contract 6.9).
+"""Slash commands: what a user tells the server instead of the model (commands-leave-no-log).
 
 A command's output is shown and never stored; what it does to the session is.
 """
@@ -62,7 +62,7 @@ class CommandSession(Protocol):
     def add_context(
         self, content: str, source: Mapping[str, Any] | None = None, envelope: str = "context"
     ) -> None:
-        """Tell the model something that the user did not say (Z15)."""
+        """Tell the model something that the user did not say (commands-leave-no-log)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,10 @@ class CommandLine:
 
 
 def command_line_from(blocks: Iterable[Mapping[str, Any]]) -> CommandLine | None:
-    """Return the command that a prompt's first text calls, known or not, or None (Z30)."""
+    """Return the command that a prompt's first text calls, known or not, or None.
+
+    Rule: commands-leave-no-log.
+    """
     text = next((block["text"] for block in blocks if block["type"] == "text"), "")
     found = _LINE.match(text)
     if found is None:

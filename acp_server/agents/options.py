@@ -1,4 +1,4 @@
-"""What an agent lets its users set: permission presets and options of its own (contract 6.8).
+"""What an agent lets its users set: permission presets and options of its own (mode-has-two-views).
 
 Declarations only; what is set in a session is known to `turns.settings`.
 """

@@ -1,4 +1,6 @@
-"""Presenters: what a call's card shows where the log has no card of it (Z2, contract 6.6).
+"""Presenters: what a call's card shows where the log has no card of it.
+
+Rule: foreign-calls-use-presenters.
 
 Our own logs keep their cards; these are for logs that others wrote. A presenter belongs to a tool
 and is found by the tool's name. It may fail in any way: then the generic card is shown.

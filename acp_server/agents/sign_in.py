@@ -1,4 +1,7 @@
-"""How a user signs in to an agent that asks for it (Z27). Built-in agents do not."""
+"""How a user signs in to an agent that asks for it. Built-in agents do not.
+
+Rule: declared-sign-in-guards-sessions.
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,8 @@ class Terminal:
         if not self._client.can_use_terminals:
             what = "terminals"
             raise NotOfferedError(what)
-        # A command has effects: what led to it must be durable before it starts (Z7).
+        # A command has effects: what led to it must be durable before it starts
+        # (checkpoints-stand-before-effects).
         await self._checkpoint()
         self.terminal_id = await self._client.create_terminal(
             self._command,

@@ -1,4 +1,7 @@
-"""One tool call of a turn: announced, perhaps asked about, run, and always closed (Z2, Z3)."""
+"""One tool call of a turn: announced, perhaps asked about, run, and always closed.
+
+Rules: call-is-announced-first, permission-precedes-the-call.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +172,8 @@ class ToolCall:
         try:
             await self._run.checkpoint()
         except CheckpointError as error:
-            # Fail-closed (Z8): the intent is not on disk, so the body does not run.
+            # Fail-closed (failed-checkpoint-ends-turn): the intent is not on disk, so the body does
+            # not run.
             self._end(result_content(str(error)), _STORE_FAILED)
             raise
         except anyio.get_cancelled_exc_class():
@@ -215,7 +219,7 @@ class ToolCall:
         if standing is None and grant is not None and effect is not None:
             log.grant(grant.tool_name, grant.key, effect)
         if outcome == "cancelled":
-            # The user stopped the turn instead of answering (Z19).
+            # The user stopped the turn instead of answering (ended-turn-refuses-its-handle).
             self._end_aborted(ABORTED_BEFORE_DISPATCH)
             await run.abort()
         if outcome not in _ALLOWED:
@@ -224,7 +228,8 @@ class ToolCall:
             raise PermissionDenied(self._name)
 
     async def _asked(self) -> PermissionOutcome:
-        # What the answer will be about must be durable before it is asked (Z7).
+        # What the answer will be about must be durable before it is asked
+        # (checkpoints-stand-before-effects).
         await self._run.checkpoint()
         return await self._run.client.request_permission(self.call_id, self._grant)
 
@@ -234,7 +239,8 @@ class ToolCall:
         return result_content(self._card.console_text())
 
     def _end_aborted(self, error: Mapping[str, str]) -> None:
-        # An abandoned body may come back after the runner has closed the turn (Z19).
+        # An abandoned body may come back after the runner has closed the turn
+        # (ended-turn-refuses-its-handle).
         if not self._run.log.closed:
             text = "The turn was cancelled before this call finished."
             output = self._card.console_text()

@@ -1,4 +1,7 @@
-"""The handle an agent drives a turn through: everything it does becomes events first (Z1-Z3)."""
+"""The handle an agent drives a turn through: everything it does becomes events first.
+
+Rules: step-is-message-and-calls, body-changes-update-the-card, permission-precedes-the-call.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class Turn(ClientCalls):
     Attributes:
         prompt: Text of the prompt: its text blocks, joined.
         blocks: All blocks of the prompt, as the client sent them.
-        history: The derived messages up to and including this prompt (contract 3.2).
+        history: The derived messages up to and including this prompt (derivation-is-incremental).
         cwd: Working directory of the session, absolute, or None.
         files: The workspace, through the editor where it offers that.
     """
@@ -170,7 +173,9 @@ class Turn(ClientCalls):
     # -- state ------------------------------------------------------------------------------
 
     async def record(self, event_type: str, data: Mapping[str, Any]) -> None:
-        """Store an event of the agent's own (Z39): log-only, there after a load.
+        """Store an event of the agent's own: log-only, there after a load.
+
+        Rule: authors-register-log-only-types.
 
         Raises:
             ValueError: The type is one of the log's own, whose events the turn writes itself.
@@ -192,7 +197,9 @@ class Turn(ClientCalls):
         source: Mapping[str, Any] | None = None,
         envelope: str = "context",
     ) -> None:
-        """Tell the model something that the user did not say (Z15); the client is not shown it.
+        """Tell the model something that the user did not say; the client is not shown it.
+
+        Rule: injected-messages-part-no-call.
 
         Args:
             content: The text.
@@ -220,7 +227,7 @@ class Turn(ClientCalls):
 
         Args:
             provenance: `{"provider", "model"}` of the model; the agent itself by default.
-            usage: Token counts of the refused request, contract 1.7.
+            usage: Token counts of the refused request (token-counts-are-disjoint).
         """
         made_by = None if provenance is None else clean_json(dict(provenance))
         self._run.log.refuse(self._run.prompt_seq, made_by, usage)

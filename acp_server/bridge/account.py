@@ -1,4 +1,7 @@
-"""Whether the user of this connection is signed in, for agents that ask for it (Z27)."""
+"""Whether the user of this connection is signed in, for agents that ask for it.
+
+Rule: declared-sign-in-guards-sessions.
+"""
 
 from __future__ import annotations
 

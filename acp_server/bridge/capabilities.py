@@ -1,4 +1,7 @@
-"""What this server says of itself in `initialize`: only what it serves (Z41). Light to import."""
+"""What this server says of itself in `initialize`: only what it serves. Light to import.
+
+Rule: capabilities-are-truthful.
+"""
 
 from __future__ import annotations
 

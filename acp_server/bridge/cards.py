@@ -1,4 +1,6 @@
-"""Folds the events about tool calls into cards, once for live and replay (Z2, Z3).
+"""Folds the events about tool calls into cards, once for live and replay.
+
+Rules: cards-are-stored, call-ends-exactly-once.
 
 Live, each change is one update; on replay only the final state of a card is sent. Both read the
 same fold, so they cannot differ.
@@ -28,7 +30,10 @@ _log = logging.getLogger(__name__)
 ABORT_CODES = frozenset(
     {"TOOL_NOT_STARTED", "TOOL_OUTCOME_UNKNOWN", "ABORTED", "ABORTED_BEFORE_DISPATCH"}
 )
-"""Error codes of results that repair or an abort wrote; such a turn needs no marker (Z6)."""
+"""Error codes of results that repair or an abort wrote; such a turn needs no marker.
+
+Rule: markers-have-exact-texts.
+"""
 
 
 @dataclass(slots=True)
@@ -93,7 +98,7 @@ class ToolCards:
         """Return the one `tool_call` that shows a card as it is now.
 
         A finished command is shown as text: its terminal is gone, and some clients throw away an
-        update that names a dead one (contract 6.6).
+        update that names a dead one (finished-terminal-replays-as-text).
         """
         fields = card.fields
         if card.final and card.is_terminal:
@@ -143,7 +148,7 @@ class ToolCards:
             self._questions[event.data["id"]] = call_id
 
     def on_decided(self, event: Event) -> None:
-        """Note a refusal: a refused call is never shown as running (Z3)."""
+        """Note a refusal: a refused call is never shown as running (call-ends-exactly-once)."""
         card = self._cards.get(self._questions.pop(event.data["id"], ""))
         if card is not None:
             card.refused = not event.data["outcome"].startswith("allowed")
@@ -181,7 +186,7 @@ class ToolCards:
         return change
 
     def on_step_end(self) -> list[CardChange]:
-        """Fail every call that was shown and got no result in its step (Z3)."""
+        """Fail every call that was shown and got no result in its step (call-ends-exactly-once)."""
         changes = [self._change(card, {"status": "failed"}) for card in self._cards.values()]
         for change in changes:
             change.card.final = True

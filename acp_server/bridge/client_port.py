@@ -1,4 +1,6 @@
-"""The client of one session, as its turns see it: each method behind its capability (6.7, Z19).
+"""The client of one session, as its turns see it: each method behind its capability.
+
+Rules: unoffered-answers-are-refusals, cancel-withdraws-client-requests.
 
 Every wait ends with the turn's cancel: the peer then sends `$/cancel_request` and ignores a late
 answer.
@@ -107,7 +109,10 @@ class SessionClient:
     async def request_permission(
         self, call_id: str, grant: GrantScope | None = None
     ) -> PermissionOutcome:
-        """Ask about a call; an option that was not offered counts as a refusal (contract 6.7)."""
+        """Ask about a call; an option that was not offered counts as a refusal.
+
+        Rule: unoffered-answers-are-refusals.
+        """
         card = self._cards.card(call_id)
         if card is None:
             # A call of another agent, or none at all: the client knows nothing to decide about.
@@ -279,7 +284,10 @@ class SessionClient:
 
 
 def _options(grant: GrantScope | None) -> list[JsonObject]:
-    """Return what the user can choose; `always` only where it is known what that covers (Z28)."""
+    """Return what the user can choose; `always` only where it is known what that covers.
+
+    Rule: question-shows-its-card.
+    """
     if grant is None:
         return [
             asks.permission_option("allow-once", "Allow once", "allow_once"),

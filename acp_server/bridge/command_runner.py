@@ -1,4 +1,7 @@
-"""Runs the slash commands of one session (contract 6.9): no model, no turn, output never logged."""
+"""Runs the slash commands of one session: no model, no turn, output never logged.
+
+Rule: commands-leave-no-log.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,8 @@ class CommandRunner:
         if command is None:
             self._show(f"Error: unknown command: {line.text}")
             return
-        # For what a command appends at once; one that only reads needs no lock (Z44).
+        # For what a command appends at once; one that only reads needs no lock
+        # (looking-takes-no-lock).
         self._refusal = None
         try:
             await self._durability.hold(wait=False)
@@ -151,7 +155,7 @@ class CommandRunner:
     def add_context(
         self, content: str, source: Mapping[str, Any] | None = None, envelope: str = "context"
     ) -> None:
-        """Tell the model something that the user did not say (Z15).
+        """Tell the model something that the user did not say (injected-messages-part-no-call).
 
         Raises:
             CommandError: Another process has the session.

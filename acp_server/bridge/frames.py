@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_TEXT_CHARS = 65_536
-"""A chunk's text is at most 256 KiB of UTF-8, and its frame below 1 MiB when escaped (Z20)."""
+"""A chunk's text is at most 256 KiB of UTF-8, and its frame below 1 MiB when escaped.
+
+Rule: long-text-goes-in-pieces.
+"""
 
 TEXT_END = b"}}}}\n"
 """What stands behind the text in a text chunk's frame."""

@@ -1,4 +1,7 @@
-"""What live and replayed projection share: message ids (Z4), markers (Z6), plans, titles."""
+"""What live and replayed projection share: message ids, markers, plans, titles.
+
+Rules: message-ids-come-from-seqs, markers-have-exact-texts.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _ID_LETTER = {"text": "a", "reasoning": "t"}
 
 
 class MessageIds:
-    """Computes `messageId`s from seqs, so that they need no storage and never differ (Z4)."""
+    """Computes `messageId`s from seqs, so that they need no storage and never differ.
+
+    Rule: message-ids-come-from-seqs.
+    """
 
     def __init__(self) -> None:
         self._base: int | None = None
@@ -62,7 +68,9 @@ def usage_update(event: Event) -> dict[str, Any]:
 
 
 def usage_update_from(events: Events, context_size: int | None = None) -> dict[str, Any] | None:
-    """Return the last known state of the context, for after a load or resume (Z20); or None.
+    """Return the last known state of the context, for after a load or resume; or None.
+
+    Rule: usage-is-last-known-state.
 
     Args:
         events: The log.

@@ -49,7 +49,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 REPLAY_SLICE = 64
-"""Frames of a replay between two looks at the event loop: other sessions answer meanwhile (Z20)."""
+"""Frames of a replay between two looks at the event loop: other sessions answer meanwhile.
+
+Rule: load-replays-before-response.
+"""
 
 
 class OpenSession:
@@ -155,7 +158,10 @@ class OpenSession:
             await self._replayed.wait()
 
     def release_updates(self) -> None:
-        """Send what waits for a flush that has failed; an error response follows (Z7)."""
+        """Send what waits for a flush that has failed; an error response follows.
+
+        Rule: checkpoints-stand-before-effects.
+        """
         self._outlet.release()
 
     def _answered(self) -> None:
@@ -167,7 +173,9 @@ class OpenSession:
     # -- settings ---------------------------------------------------------------------------
 
     async def change_setting(self, option_id: str, value: str | bool, *, by_mode: bool) -> None:
-        """Set an option or the preset: in the log, shown, and durable on return (Z11).
+        """Set an option or the preset: in the log, shown, and durable on return.
+
+        Rule: settings-are-logged-at-once.
 
         Args:
             option_id: The option; `mode` for the preset.
@@ -222,7 +230,10 @@ class OpenSession:
         self._replayed.set()
 
     async def caught_up(self) -> None:
-        """Return when the client has been sent what the session read on, if it did (Z44)."""
+        """Return when the client has been sent what the session read on, if it did.
+
+        Rule: looking-takes-no-lock.
+        """
         if not self._caught_up.is_set():
             await self._caught_up.wait()
 
@@ -265,7 +276,10 @@ class OpenSession:
                 await anyio.lowlevel.checkpoint()
 
     def introduce(self, warnings: Sequence[OpeningWarning] = ()) -> None:
-        """Send what follows the response that has opened the session (Z20, Z32)."""
+        """Send what follows the response that has opened the session.
+
+        Rules: load-replays-before-response, warnings-stand-in-meta.
+        """
         commands = [
             updates.available_command(command.name, command.description, command.hint)
             for command in self._commands.commands

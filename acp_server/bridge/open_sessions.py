@@ -75,7 +75,7 @@ class OpenSessions:
             raise RpcError.internal(_SHUTTING_DOWN)
 
     async def require(self, session_id: str) -> OpenSession:
-        """Return an open session; one that is just being opened is waited for (Z20).
+        """Return an open session; one that is just being opened is waited for (each-load-replays).
 
         Raises:
             RpcError: It is not open.
@@ -113,7 +113,10 @@ class OpenSessions:
         return None
 
     def cancel(self, session_id: str) -> None:
-        """Cancel what runs in a session and every prompt received so far (Z19)."""
+        """Cancel what runs in a session and every prompt received so far.
+
+        Rule: cancel-covers-queued-prompts.
+        """
         for scope in self._waiting.get(session_id, ()):
             scope.cancel()
         opened = self._open.get(session_id)
@@ -191,7 +194,9 @@ class OpenSessions:
                 await self.close(session_id)
 
     async def _is_current(self, known: OpenSession) -> bool:
-        """Tell whether an open session has all that is stored, reading it on if it can (Z44).
+        """Tell whether an open session has all that is stored, reading it on if it can.
+
+        Rule: looking-takes-no-lock.
 
         One that another process writes at this moment has not; it is to be opened afresh.
         """
@@ -213,7 +218,9 @@ class OpenSessions:
     # -- closing ----------------------------------------------------------------------------
 
     async def close(self, session_id: str) -> None:
-        """Close a session: its prompts are answered, its log is durable, its lock is free (Z29).
+        """Close a session: its prompts are answered, its log is durable, its lock is free.
+
+        Rule: close-waits-for-the-end.
 
         Raises:
             RpcError: Its log cannot be stored; it stays open, unless it is somebody else's now.
@@ -224,7 +231,9 @@ class OpenSessions:
             raise rpc_error_from_store(lost) from lost
 
     async def delete(self, session_id: str) -> None:
-        """Delete a session, having closed it; one that does not exist is deleted already (Z29).
+        """Delete a session, having closed it; one that does not exist is deleted already.
+
+        Rule: close-waits-for-the-end.
 
         Raises:
             RpcError: Another process has it open, or the store failed.
@@ -248,7 +257,10 @@ class OpenSessions:
                     await self._end(opened)
 
     def drop_lost(self, opened: OpenSession) -> None:
-        """Forget a session whose log is somebody else's now; the next load opens it afresh (Z8)."""
+        """Forget a session whose log is somebody else's now; the next load opens it afresh.
+
+        Rule: lost-session-is-closed.
+        """
         if self._open.get(opened.session.id) is opened:
             del self._open[opened.session.id]
             opened.detach()
@@ -297,7 +309,10 @@ class OpenSessions:
         return lost
 
     async def shut_down(self) -> None:
-        """End every turn `disposed`; a second caller waits for the first (contract 6.10)."""
+        """End every turn `disposed`; a second caller waits for the first.
+
+        Rule: teardown-happens-once.
+        """
         if self._ended is not None:
             await self._ended.wait()
             return

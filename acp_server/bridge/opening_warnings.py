@@ -1,4 +1,6 @@
-"""What went wrong while a session was opened, without keeping it from being opened (Z32).
+"""What went wrong while a session was opened, without keeping it from being opened.
+
+Rule: warnings-stand-in-meta.
 
 Each is one WARNING in the log, stands in the response's `_meta`, and is a `notice` for clients that
 take notices. It is never a message of the agent.
@@ -55,7 +57,10 @@ def warnings_from_servers(servers: Iterable[McpServer]) -> list[OpeningWarning]:
 
 
 def warnings_from_opening(opened: OpenedSession) -> list[OpeningWarning]:
-    """Return a warning if a stored log had to be put right (B51), or somebody else has it (Z44)."""
+    """Return a warning if a stored log had to be put right (B51), or somebody else has it.
+
+    Rule: looking-takes-no-lock.
+    """
     if opened.locked is not None:
         message = f"{opened.locked}; a prompt has to wait until that process is done"
         return [OpeningWarning("session-in-use", message)]
@@ -66,7 +71,10 @@ def warnings_from_opening(opened: OpenedSession) -> list[OpeningWarning]:
 
 
 def warnings_from_order(violations: Sequence[Violation]) -> list[OpeningWarning]:
-    """Return a warning if the stored log breaks the order of turns, steps and calls (Z17)."""
+    """Return a warning if the stored log breaks the order of turns, steps and calls.
+
+    Rule: stored-payloads-are-checked-for-use.
+    """
     if not violations:
         return []
     more = f", and {len(violations) - 1} more" if len(violations) > 1 else ""

@@ -1,7 +1,8 @@
 """The way of a session's updates to the connection: in order, and held where they must wait.
 
-A final tool status must not be seen before it is durable (Z7), and nothing of a running turn may
-fall between the frames of a replay (Z20). Both are waits of the outlet, not of its callers.
+A final tool status must not be seen before it is durable (stored-before-shown-or-done), and nothing
+of a running turn may fall between the frames of a replay (load-during-turn-loses-nothing). Both are
+waits of the outlet, not of its callers.
 """
 
 from __future__ import annotations

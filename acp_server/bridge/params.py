@@ -1,4 +1,4 @@
-"""What is asked of the params of a method beyond their shape (contract 6.2)."""
+"""What is asked of the params of a method beyond their shape (any-absolute-cwd-is-taken)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,17 @@ def parse_params(model: type[ParamsT], params: Params) -> ParamsT:
 
 
 def stored_cwd(cwd: str) -> str:
-    """Return a directory as it is stored: as sent, lexically normalized (Z21)."""
+    """Return a directory as it is stored: as sent, lexically normalized.
+
+    Rule: directory-spellings-are-one.
+    """
     return posixpath.normpath(cwd)
 
 
 def require_same_cwd(asked: str, header: SessionHeader) -> None:
-    """Return if the directory is that of the session, in whatever spelling (Z21).
+    """Return if the directory is that of the session, in whatever spelling.
+
+    Rule: directory-spellings-are-one.
 
     Raises:
         RpcError: It is another one: -32602, naming both.
@@ -54,7 +59,7 @@ def require_same_cwd(asked: str, header: SessionHeader) -> None:
 
 
 def require_content(agent: Agent, blocks: Sequence[dict[str, Any]]) -> None:
-    """Return if the agent takes these blocks and they say anything (Z13).
+    """Return if the agent takes these blocks and they say anything (empty-prompts-are-refused).
 
     Raises:
         RpcError: It does not, or they do not: -32602.

@@ -1,4 +1,4 @@
-"""Neutral card views to the fields of ACP tool calls (contract 6.6).
+"""Neutral card views to the fields of ACP tool calls (generic-card-has-its-fields).
 
 A view says what a tool wants shown; this module alone knows how ACP shows it. Pure functions. What
 our own agents store is bounded already; the same bounds hold here for logs that others wrote.
@@ -215,7 +215,10 @@ def _wire_content(shown: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _wire_block(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a block that ACP knows; any other becomes a placeholder (Z13)."""
+    """Return a block that ACP knows; any other becomes a placeholder.
+
+    Rule: result-blocks-become-acp-blocks.
+    """
     kind = block.get("type")
     if kind == "text" and len(block) == len(("type", "text")):
         return block

@@ -1,4 +1,7 @@
-"""Live projection: each event becomes its updates at once (contract 6.5, column live)."""
+"""Live projection: each event becomes its updates at once (column live).
+
+Rule: events-project-to-updates.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Replay: the whole log as the updates a client gets on load (contract 6.5, column replay; Z5).
+"""Replay: the whole log as the updates a client gets on load (column replay).
+
+Rules: events-project-to-updates, replayed-text-is-joined-deltas.
 
 Works on packed runs, so that a long answer costs one join. Within a step the frames come in the
 order of their first events, each message block as one chunk and each call as one final card.

@@ -1,4 +1,4 @@
-"""The ACP methods over sessions (contract 6.2). One handler a method, each short.
+"""The ACP methods over sessions (errors-have-fixed-codes). One handler a method, each short.
 
 A handler does all that must be in arrival order before its first await: the peer starts handlers
 in the order of their frames.
@@ -134,7 +134,10 @@ class AcpService:
         return {"sessionId": opened.session.id, **result}
 
     async def load_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
-        """`session/load`: the whole log as updates, then the response (Z20)."""
+        """`session/load`: the whole log as updates, then the response.
+
+        Rule: load-replays-before-response.
+        """
         return await self._open(context, params, replays=True)
 
     async def resume_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
@@ -142,7 +145,10 @@ class AcpService:
         return await self._open(context, params, replays=False)
 
     async def list_sessions(self, _context: RequestContext, params: Params) -> dict[str, Any]:
-        """`session/list`: stored sessions, newest first, a page at a time (Z21)."""
+        """`session/list`: stored sessions, newest first, a page at a time.
+
+        Rule: list-rows-fold-the-log.
+        """
         asked = parse_params(requests.ListSessionsParams, params)
         try:
             page = await self._persistence.list(cwd=asked.cwd, cursor=asked.cursor)
@@ -154,7 +160,10 @@ class AcpService:
     # -- closing ----------------------------------------------------------------------------
 
     async def close_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
-        """`session/close`: answered when nothing of the session is left here (Z29)."""
+        """`session/close`: answered when nothing of the session is left here.
+
+        Rule: close-waits-for-the-end.
+        """
         asked = parse_params(requests.CloseSessionParams, params)
         self._sessions.require_running()
         context.on_cancel(_carry_on)
@@ -162,7 +171,7 @@ class AcpService:
         return {}
 
     async def delete_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
-        """`session/delete`: closed, then gone for good (Z29)."""
+        """`session/delete`: closed, then gone for good (close-waits-for-the-end)."""
         asked = parse_params(requests.DeleteSessionParams, params)
         self._sessions.require_running()
         context.on_cancel(_carry_on)
@@ -172,13 +181,16 @@ class AcpService:
     # -- settings ---------------------------------------------------------------------------
 
     async def set_mode(self, context: RequestContext, params: Params) -> dict[str, Any]:
-        """`session/set_mode`: the permission preset (Z11)."""
+        """`session/set_mode`: the permission preset (settings-are-logged-at-once)."""
         asked = parse_params(requests.SetModeParams, params)
         await self._change_setting(context, asked.session_id, MODE_OPTION_ID, asked.mode_id)
         return {}
 
     async def set_config_option(self, context: RequestContext, params: Params) -> dict[str, Any]:
-        """`session/set_config_option`: answered with the complete state (Z11)."""
+        """`session/set_config_option`: answered with the complete state.
+
+        Rule: settings-are-logged-at-once.
+        """
         asked = parse_params(requests.SetConfigOptionParams, params)
         opened = await self._change_setting(
             context, asked.session_id, asked.config_id, asked.value, by_mode=False
@@ -211,7 +223,10 @@ class AcpService:
         return results.prompt_result(stop_reason_from_end(outcome.kind))
 
     def cancel(self, params: Params) -> None:
-        """`session/cancel`: the running turn and every prompt received before it (Z19)."""
+        """`session/cancel`: the running turn and every prompt received before it.
+
+        Rule: cancel-covers-queued-prompts.
+        """
         self._sessions.cancel(parse_params(requests.CancelParams, params).session_id)
 
     async def cancel_by_request(self, _context: RequestContext, params: Params) -> dict[str, Any]:
@@ -220,7 +235,10 @@ class AcpService:
         return {}
 
     async def shut_down(self) -> None:
-        """End every turn `disposed`; what is stored afterwards is a whole log (contract 6.10)."""
+        """End every turn `disposed`; what is stored afterwards is a whole log.
+
+        Rule: end-of-input-ends-server.
+        """
         await self._sessions.shut_down()
 
     # -- inside -----------------------------------------------------------------------------

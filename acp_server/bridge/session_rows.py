@@ -1,4 +1,4 @@
-"""The rows of `session/list`, from what is stored and what is live (Z21)."""
+"""The rows of `session/list`, from what is stored and what is live (list-rows-fold-the-log)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modes and config options as the client sees them (contract 6.8): two views of one state."""
+"""Modes and config options as the client sees them (mode-has-two-views): two views of one state."""
 
 from __future__ import annotations
 

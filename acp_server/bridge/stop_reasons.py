@@ -1,4 +1,4 @@
-"""How a turn's end becomes a stop reason (contract 6.3)."""
+"""How a turn's end becomes a stop reason (stop-reason-follows-turn-end)."""
 
 from __future__ import annotations
 

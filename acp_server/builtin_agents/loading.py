@@ -1,4 +1,4 @@
-"""Finds the agent that `--agent` names; a wrong name says what was looked for (design 6)."""
+"""Finds the agent that `--agent` names; a wrong name says what was looked for."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ScriptedTurns:
-    """Drives the turns of all sessions by one script (contract 7.5).
+    """Drives the turns of all sessions by one script (exhausted-script-is-loud).
 
     A session is bound to its list by its first request; lists have cursors of their own.
     """

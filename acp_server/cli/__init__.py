@@ -123,7 +123,7 @@ def _run_serve(options: argparse.Namespace) -> int:
 
     if sys.stdin.isatty():
         hint = f"{PROGRAM}: speaking ACP on stdin and stdout; an editor starts this command"
-        print(hint, file=sys.stderr)  # noqa: T201 - Z25: one hint for who runs it by hand
+        print(hint, file=sys.stderr)  # noqa: T201 - One hint for who runs it by hand
     _set_up_logging(options.log_level, options.log_file)
     # Before the agent's module is imported: what it prints must not touch the wire.
     transport = StdioTransport.open()

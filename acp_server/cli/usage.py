@@ -11,7 +11,10 @@ class UsageError(Exception):
 
 
 def default_store() -> str:
-    """Return where sessions are kept unless the command line says otherwise (Z25)."""
+    """Return where sessions are kept unless the command line says otherwise.
+
+    Rule: each-agent-has-own-store.
+    """
     import platformdirs  # noqa: PLC0415 - only without --store
 
     return f"jsonl:{platformdirs.user_data_dir('acp-session-server', appauthor=False)}"

@@ -1,4 +1,4 @@
-"""The model loop: asks the model, runs the calls it makes, asks again (contract 1.14).
+"""The model loop: asks the model, runs the calls it makes, asks again (turn-is-logged-in-order).
 
 It is an agent on the same handle as every other; it has no way of its own into the log.
 """
@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_TURN_REQUESTS = 100
-"""Model requests that one turn may make; then it ends `max_turn_requests` (Z12)."""
+"""Model requests that one turn may make; then it ends `max_turn_requests`.
+
+Rule: refusal-leaves-models-view.
+"""
 
 MAX_RETRIES = 3
 """Further attempts at one request; a provider that fails four times in a row is down."""
@@ -170,5 +173,5 @@ async def _run(call: ToolCall, body: Body) -> None:
         raise
     except (PermissionDenied, ToolArgumentsError):
         return
-    except Exception:  # noqa: BLE001 - boundary: a tool may fail in any way (contract 6.12)
+    except Exception:  # noqa: BLE001 - boundary: a tool may fail in any way
         _log.debug("call %s failed", call.call_id, exc_info=True)

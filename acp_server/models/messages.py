@@ -1,4 +1,6 @@
-"""The model boundary: from the derived history to what a provider takes (Z13, contract 6.2).
+"""The model boundary: from the derived history to what a provider takes.
+
+Rules: links-become-model-text, load-checks-before-opening, unadvertised-blocks-are-refused.
 
 Pure functions. The history keeps the client's blocks and the order of the log; a provider wants
 text, one message a role, and behind each call its result. An adapter calls `model_messages` on the

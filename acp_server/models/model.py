@@ -10,12 +10,18 @@ if TYPE_CHECKING:
     from session_core import Message
 
 StreamChunk = Mapping[str, Any]
-"""One chunk of contract 1.5, e.g. `{"type": "text-delta", "index": 0, "text": "hi"}`."""
+"""One chunk, e.g. `{"type": "text-delta", "index": 0, "text": "hi"}`.
+
+Rule: stream-chunks-have-fixed-shapes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request: the recorded header and the messages, the prefix included (Z38)."""
+    """One request: the recorded header and the messages, the prefix included.
+
+    Rule: requests-are-rebuilt-from-log.
+    """
 
     header: Mapping[str, Any]
     messages: Sequence[Message]

@@ -1,10 +1,11 @@
-"""Reads model scripts: hand-written ones, and recorded logs as scripts (contract 7.5).
+"""Reads model scripts: hand-written ones, and recorded logs as scripts (script-forms-are-fixed).
 
 A script is a list of responses, one for each model request, in order. The forms of a response:
 
     {"thought"?: str, "text"?: str, "calls"?: [{"name", "arguments", "id"?}], "finish"?: str}
                                          a text in pieces is a list of strings
-    {"chunks": [...]}                    the stream chunks of contract 1.5, as a model sends them
+    {"chunks": [...]}                    the stream chunks (stream-chunks-have-fixed-shapes), as a
+                                         model sends them
     {"kind": "chunks", "chunks": [...]}  the same
     {"kind": "throw", "chunks"?: [...], "message": str, "code": str, "retryAfterMs"?: int}
                                          chunks, then the failure; with a time, a passing one

@@ -1,4 +1,6 @@
-"""What a model streams, checked on its way into the log (Z5, Z35).
+"""What a model streams, checked on its way into the log.
+
+Rules: updates-are-what-was-stored, lone-surrogates-are-replaced.
 
 The log must say in deltas what the blocks say, since the client is shown the deltas: a `block-end`
 that says more is preceded by the missing tail, one that says something else is a failure.
@@ -84,7 +86,8 @@ class ModelStream:
         kind = chunk["type"]
         index = chunk.get("index", -1)
         if kind.endswith("-delta") and index in self._ended:
-            return  # behind its block-end a delta says nothing more (contract 1.5)
+            # behind its block-end a delta says nothing more (stream-chunks-have-fixed-shapes)
+            return
         if kind in ("text-delta", "reasoning-delta"):
             yield from _split(chunk)
             return
@@ -121,7 +124,7 @@ async def closing(stream: AsyncIterator[StreamChunk]) -> AsyncIterator[AsyncIter
 
 
 def _split(chunk: StreamChunk) -> Iterator[StreamChunk]:
-    """Yield a delta in pieces that each fit one frame (Z20)."""
+    """Yield a delta in pieces that each fit one frame (load-replays-before-response)."""
     if len(chunk["text"]) <= MAX_DELTA_CHARS:
         yield chunk
         return

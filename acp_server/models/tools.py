@@ -55,7 +55,10 @@ class Tool:
             return self.name
 
     def grant_of(self, arguments: Arguments | None) -> str | None:
-        """Return the key of a standing permission (Z28); None if the arguments allow none."""
+        """Return the key of a standing permission; None if the arguments allow none.
+
+        Rule: grants-cover-their-key-only.
+        """
         if self.grant is None or arguments is None:
             return None if arguments is None else self.name
         try:
@@ -65,7 +68,7 @@ class Tool:
             return None
 
     def schema(self) -> dict[str, Any]:
-        """Return the tool as a request header names it (contract 1.10)."""
+        """Return the tool as a request header names it (request-header-is-canonical)."""
         parameters = {
             "type": "object",
             "properties": dict(self.properties),

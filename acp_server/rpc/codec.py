@@ -1,4 +1,6 @@
-"""JSON at the edge of the connection: bytes to values and back, with the odd inputs of Z35.
+"""JSON at the edge of the connection: bytes to values and back, with its odd inputs.
+
+Rules: lone-surrogates-are-replaced, unsafe-integers-are-refused.
 
 orjson does the work. What it refuses although JSON allows it (lone surrogates), and what it would
 change silently (integers beyond 64 bits become floats), goes through the standard library once

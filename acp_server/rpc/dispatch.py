@@ -1,8 +1,8 @@
 """Find a request's handler and call it, through jsonrpcserver. The one module that imports it.
 
 Importing jsonrpcserver costs more than all else that `initialize` needs, so nothing may import
-this module before that is answered (Z34). Only the library's inner dispatcher is used: parsing and
-envelopes are ours, since its own accept too much and say too much.
+this module before that is answered (initialize-is-answered-alone). Only the library's inner
+dispatcher is used: parsing and envelopes are ours, since its own accept too much and say too much.
 """
 
 import inspect

@@ -79,7 +79,10 @@ class IncomingRequests:
         self._answer(call, outcome)
 
     def cancel(self, id: Any) -> None:
-        """Do what `$/cancel_request` asks for; an id that is not in flight is ignored (Z19)."""
+        """Do what `$/cancel_request` asks for; an id that is not in flight is ignored.
+
+        Rule: request-cancel-covers-one-prompt.
+        """
         call = self._calls.get(id) if id is None or type(id) in {str, int} else None
         if call is None:
             return

@@ -3,7 +3,7 @@
 The read loop classifies frames and never waits for a handler: each request and each notification
 is a task of its own, started in the order of arrival, so that the synchronous beginning of a prompt
 runs before that of a cancel in the same packet. `initialize` is answered by the loop itself, before
-anything heavy is imported (Z34). What the methods do is not known here.
+anything heavy is imported (initialize-is-answered-alone). What the methods do is not known here.
 """
 
 import inspect

@@ -64,7 +64,10 @@ class AgentGoneError(AcpClientError):
 
 
 class AgentExitError(AcpClientError):
-    """The agent process did not end with exit code 0 in time after its stdin was closed (I3)."""
+    """The agent process did not end with exit code 0 in time after its stdin was closed.
+
+    Rule: bad-input-never-ends-server.
+    """
 
     def __init__(self, reason: str, stderr: str) -> None:
         tail = f"; its stderr ends with:\n{stderr[-2000:]}" if stderr else ""

@@ -45,7 +45,10 @@ class _UpdateAction(argparse.Action):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options, named so that they meet those of no other snapshot plugin (Z42)."""
+    """Add the options, named so that they meet those of no other snapshot plugin.
+
+    Rule: kit-meets-no-other-plugin.
+    """
     group = parser.getgroup("acp", "ACP agents: scenarios and conformance")
     group.addoption(
         "--acp-update",

@@ -30,7 +30,7 @@ from acp_server.testing.kit.workspace import Workspace
 Line: TypeAlias = tuple[str, Any]
 """One thing that was shown: its sort and what it says."""
 
-# A load shows why a prompt was blocked; frames of other servers do not (Z6).
+# A load shows why a prompt was blocked; frames of other servers do not (markers-have-exact-texts).
 _BLOCKED = "\n\n[Prompt blocked: "
 
 

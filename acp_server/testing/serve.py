@@ -1,4 +1,6 @@
-"""`python -m acp_server.testing.serve`: the server with a stepping clock and counting ids (Z36).
+"""`python -m acp_server.testing.serve`: the server with a stepping clock and counting ids.
+
+Rule: clock-and-ids-are-injected.
 
 The same composition root as `acp-server serve`, so that a scenario runs in a real subprocess and
 still gives the same bytes each time. `--series N` keeps ids and times of a restarted server apart.

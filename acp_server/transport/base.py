@@ -21,12 +21,15 @@ class Transport(Protocol):
 
     @property
     def congested(self) -> bool:
-        """Whether producers of updates should wait for `room` (contract: 8 MiB are unread, Z37)."""
+        """Whether producers of updates should wait for `room` (8 MiB are unread).
+
+        Rule: producers-wait-for-readers.
+        """
         ...
 
     @property
     def overloaded(self) -> bool:
-        """Whether reading should pause, since 64 MiB are unread (Z37)."""
+        """Whether reading should pause, since 64 MiB are unread (producers-wait-for-readers)."""
         ...
 
     async def run(self) -> None:

@@ -14,13 +14,13 @@ from anyio.lowlevel import checkpoint
 MIB: Final = 1024 * 1024
 
 CONGESTED_BYTES: Final = 8 * MIB
-"""Above this many unwritten bytes producers of updates wait (Z37)."""
+"""Above this many unwritten bytes producers of updates wait (producers-wait-for-readers)."""
 
 ROOM_BYTES: Final = 4 * MIB
 """Congestion ends here: half of the mark, so that producers are not woken for every write."""
 
 OVERLOADED_BYTES: Final = 64 * MIB
-"""Above this many unwritten bytes the read loop pauses (Z37)."""
+"""Above this many unwritten bytes the read loop pauses (producers-wait-for-readers)."""
 
 RELIEVED_BYTES: Final = 48 * MIB
 """Reading goes on here; below the mark for the reason that `ROOM_BYTES` is."""

@@ -1,4 +1,7 @@
-"""One turn while it runs: its start, the agent in its cancel scope, its end (contract 1.9)."""
+"""One turn while it runs: its start, the agent in its cancel scope, its end.
+
+Rule: turn-ends-name-their-reason.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 CANCEL_GRACE_S = 3.0
-"""How long a cancelled agent may take to end: it fits into the 5 s an exit may take (Z19)."""
+"""How long a cancelled agent may take to end: it fits into the 5 s an exit may take.
+
+Rule: cancel-is-bounded-in-time.
+"""
 
 _TITLE_WORDS = 5
 _USER = {"kind": "user"}
@@ -101,7 +107,10 @@ class ActiveTurn:
         self._log.queue_message(event)
 
     def settings_changed(self) -> None:
-        """Tell the model of a new preset, at the end of the step if one is open (Z15)."""
+        """Tell the model of a new preset, at the end of the step if one is open.
+
+        Rule: model-hears-of-new-preset.
+        """
         self._log.append_what_waits()
 
     # -- the turn ----------------------------------------------------------------------------

@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 
 
 def arguments_text(arguments: Mapping[str, Any] | None) -> str:
-    """Return a call's arguments as the JSON text that a model would have sent (Z2)."""
+    """Return a call's arguments as the JSON text that a model would have sent.
+
+    Rule: cards-are-stored.
+    """
     raw = "{}" if arguments is None else json.dumps(dict(arguments), ensure_ascii=False)
     return clean_text(raw)
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments in a text, `{}` for an empty one; lone surrogates become U+FFFD (Z35).
+    """Return the arguments in a text, `{}` for an empty one; lone surrogates become U+FFFD.
+
+    Rule: lone-surrogates-are-replaced.
 
     Raises:
         ToolArgumentsError: They are not a JSON object, or hold what JSON readers do not keep as it

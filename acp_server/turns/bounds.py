@@ -2,7 +2,8 @@
 
 A result keeps as much of its head as of its tail; between them stands how much was left out and
 how large it was. The note counts, so that to bound twice is to bound once. With every character
-escaped (6 bytes for one) and an image beside it, a frame of a call stays below 1 MiB (Z20, B77).
+escaped (6 bytes for one) and an image beside it, a frame of a call stays below 1 MiB
+(results-are-bounded, B77).
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def shown_json(value: Mapping[str, Any]) -> dict[str, Any] | None:
     text = json.dumps(dict(value), ensure_ascii=False)
     if utf8_size(text) > MAX_INPUT_BYTES:
         return None
-    # Read back, since surrogates may stand anywhere in it (Z35).
+    # Read back, since surrogates may stand anywhere in it (lone-surrogates-are-replaced).
     plain: dict[str, Any] = json.loads(clean_text(text))
     try:
         freeze_json(plain, max_depth=MAX_SHOWN_DEPTH)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MAX_DELTA_CHARS = 65_536
 """A longer text becomes several deltas: at 4 bytes a character, or 6 when JSON must escape it,
-a frame stays below 1 MiB (Z20)."""
+a frame stays below 1 MiB (long-text-goes-in-pieces)."""
 
 _NEEDED = {
     "text": ("text",),
@@ -25,7 +25,9 @@ _NEEDED = {
 
 
 def clean_text(text: str) -> str:
-    """Return `text` with lone surrogates as U+FFFD, which is done once, where text comes in (Z35).
+    """Return `text` with lone surrogates as U+FFFD, which is done once, where text comes in.
+
+    Rule: lone-surrogates-are-replaced.
 
     Raises:
         TypeError: `text` is not a string.

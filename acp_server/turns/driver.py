@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from acp_server.turns.run import TurnRun
 
 PromptPolicy = Callable[[str], "str | None"]
-"""Given the text of a prompt, the reason to refuse it, or None (contract 1.14 step 2)."""
+"""Given the text of a prompt, the reason to refuse it, or None (turn-is-logged-in-order)."""
 
 
 class TurnDriver(SettingDeclarations, Protocol):

@@ -20,7 +20,10 @@ class AgentsError(Exception):
 
 
 class TurnClosedError(AgentsError):
-    """The turn has ended; its handle reaches neither the log nor the client (Z19)."""
+    """The turn has ended; its handle reaches neither the log nor the client.
+
+    Rule: cancel-covers-queued-prompts.
+    """
 
     def __init__(self) -> None:
         super().__init__("this turn has ended")
@@ -34,7 +37,9 @@ class AuthRequiredError(AgentsError):
 
 
 class PermissionDenied(AgentsError):  # noqa: N818 - named like PermissionError, which authors know
-    """A call was refused. Uncaught, it ends the turn `completed` with that call failed (Z3).
+    """A call was refused. Uncaught, it ends the turn `completed` with that call failed.
+
+    Rule: answer-decides-the-call.
 
     Attributes:
         name: The tool's name.
@@ -50,7 +55,9 @@ class ToolArgumentsError(AgentsError, ValueError):
 
 
 class CheckpointError(AgentsError):
-    """A checkpoint failed: what was appended since the last one is not durable (Z8).
+    """A checkpoint failed: what was appended since the last one is not durable.
+
+    Rule: failed-checkpoint-ends-turn.
 
     Attributes:
         lost_session: True when this process no longer owns the log (lock lost, log changed), so
@@ -66,7 +73,7 @@ class ModelError(AgentsError):
     """A model request failed.
 
     Attributes:
-        failure: The structured failure that goes into the log, contract 1.6.
+        failure: The structured failure that goes into the log (truncated-calls-are-dropped).
         aborted: The model says that the request was cancelled.
         retryable: Another attempt may succeed, so the model loop makes one if it may.
         retry_after_ms: How long the provider asks to wait before it.

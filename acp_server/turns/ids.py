@@ -1,4 +1,7 @@
-"""Where identities come from: one injected source, so that tests can count them (Z36)."""
+"""Where identities come from: one injected source, so that tests can count them.
+
+Rule: clock-and-ids-are-injected.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class IdSource(Protocol):
 
 
 class TimeOrderedIds:
-    """UUIDv7 for sessions (Z43), short random ids for the rest."""
+    """UUIDv7 for sessions (session-ids-are-time-ordered), short random ids for the rest."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

@@ -1,4 +1,7 @@
-"""Who decides about a call that wants permission: a preset, a standing grant, or the user (Z28)."""
+"""Who decides about a call that wants permission: a preset, a standing grant, or the user.
+
+Rule: decisions-have-an-order.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ NoticeSeverity = Literal["info", "warning", "error"]
 
 
 class GrantScope(NamedTuple):
-    """What a standing permission would cover (Z28).
+    """What a standing permission would cover (grants-cover-their-key-only).
 
     Attributes:
         tool_name: The tool.
@@ -178,7 +178,9 @@ class DurabilityPort(Protocol):
     """The checkpoint of the session's log, and the right to write it."""
 
     async def hold(self, *, wait: bool = True) -> None:
-        """Return when nobody else can write the log, and all that others wrote has been read (Z44).
+        """Return when nobody else can write the log, and all that others wrote has been read.
+
+        Rule: looking-takes-no-lock.
 
         Args:
             wait: Whether to wait a moment for another process.

@@ -1,4 +1,7 @@
-"""Permission presets: what users choose from, and what each allows (Z3, Z11)."""
+"""Permission presets: what users choose from, and what each allows.
+
+Rules: permission-precedes-the-call, settings-are-logged-at-once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ Preset = Literal["ask", "auto-edit", "read-only", "full-access"]
 PRESETS: Final[tuple[Preset, ...]] = get_args(Preset)
 
 MODE_OPTION_ID: Final = "mode"
-"""The config option that is the second view of the modes (Z11); no author's option may take it."""
+"""The config option that is the second view of the modes; no author's option may take it.
+
+Rule: settings-are-logged-at-once.
+"""
 
 PermissionRule = Literal["ask", "allow", "refuse"]
 """What is to be done about a call that wants permission, before grants are looked at."""
@@ -21,11 +27,14 @@ TOLD_TO_MODEL: Final[dict[str, str]] = {
     "read-only": "whatever needs the user's permission is refused",
     "full-access": "nothing needs the user's permission any more",
 }
-"""What the model reads about a new preset (Z15)."""
+"""What the model reads about a new preset (injected-messages-part-no-call)."""
 
 
 def permission_rule(preset: str | None, kind: str) -> PermissionRule:
-    """Return what a preset says of a call of an ACP tool kind that wants permission (Z3)."""
+    """Return what a preset says of a call of an ACP tool kind that wants permission.
+
+    Rule: permission-precedes-the-call.
+    """
     match preset:
         case "full-access":
             return "allow"

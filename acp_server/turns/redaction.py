@@ -1,4 +1,4 @@
-"""Takes secrets out of failure text before it is stored or shown (Z31).
+"""Takes secrets out of failure text before it is stored or shown (failure-text-hides-secrets).
 
 For text that strangers wrote about a failure: providers, MCP servers, hooks. What users, models and
 tools say is never altered.

@@ -113,13 +113,16 @@ class TurnRun:
         await anyio.lowlevel.checkpoint_if_cancelled()
 
     async def begin_request(self, header: Mapping[str, Any]) -> list[Message]:
-        """Open the step of a model request and return its messages: prefix, then history (Z38).
+        """Open the step of a model request and return its messages: prefix, then history.
+
+        Rule: requests-are-rebuilt-from-log.
 
         Args:
-            header: Request header, contract 1.10.
+            header: Request header (request-header-is-canonical).
 
         Raises:
-            CheckpointError: What led to the request is not durable, so it must not be sent (Z7).
+            CheckpointError: What led to the request is not durable, so it must not be sent
+                (checkpoints-stand-before-effects).
         """
         # What an open message has so far is part of the request.
         self.log.end_step()
@@ -135,5 +138,8 @@ class TurnRun:
         await anyio.lowlevel.checkpoint()
 
     def absolute(self, path: str) -> str:
-        """Return `path` below the session's working directory, or as it is when absolute (Z2)."""
+        """Return `path` below the session's working directory, or as it is when absolute.
+
+        Rule: cards-are-stored.
+        """
         return path if self.cwd is None else os.path.normpath(os.path.join(self.cwd, path))  # noqa: PTH118 - text rule of the log, no file system

@@ -1,4 +1,7 @@
-"""Runs the turns of one session, one after the other: queue, cancel, ends (Z19, contract 6.12)."""
+"""Runs the turns of one session, one after the other: queue, cancel, ends.
+
+Rules: cancel-covers-queued-prompts, prompts-queue-in-order.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,7 @@ class TurnRunner:
         return prompt
 
     def cancel(self) -> None:
-        """Cancel what runs and every prompt received so far (Z19)."""
+        """Cancel what runs and every prompt received so far (cancel-covers-queued-prompts)."""
         self._drop_queue(CANCELLED)
         self._cancel_active()
 
@@ -148,7 +151,9 @@ class TurnRunner:
         return changed
 
     def inject(self, content: Sequence[Mapping[str, Any]], source: Mapping[str, Any]) -> None:
-        """Put a message before the model that the user did not write (Z15).
+        """Put a message before the model that the user did not write.
+
+        Rule: injected-messages-part-no-call.
 
         Args:
             content: Its blocks.
@@ -169,7 +174,10 @@ class TurnRunner:
         source: Mapping[str, Any],
         envelope: str = "context",
     ) -> None:
-        """Tell the model something about the world (Z15); `envelope` is `context` or `raw`."""
+        """Tell the model something about the world; `envelope` is `context` or `raw`.
+
+        Rule: injected-messages-part-no-call.
+        """
         data = {"content": list(content), "source": source, "envelope": envelope}
         self._queue_message(PendingEvent("context/message", data, APPEND))
 
@@ -237,7 +245,8 @@ class TurnRunner:
                 run = self._run if prompt.command is None else self._run_command
                 outcome = await run(prompt)
                 if outcome.lost_session:
-                    # Nobody may write here any more; the next load opens it afresh (Z8).
+                    # Nobody may write here any more; the next load opens it afresh
+                    # (failed-checkpoint-ends-turn).
                     self._disposed = True
                     self._drop_queue(outcome)
                 prompt.resolve(outcome)
@@ -251,7 +260,8 @@ class TurnRunner:
 
     async def _run_command(self, prompt: PendingPrompt) -> TurnOutcome:
         assert prompt.command is not None  # noqa: S101 - see _drain
-        # Of another process, that is: here no turn runs while a command does (Z44).
+        # Of another process, that is: here no turn runs while a command does
+        # (looking-takes-no-lock).
         runs_elsewhere = is_turn_open(self._session.events)
         with anyio.CancelScope() as scope:
             self._interruptible = scope
@@ -315,10 +325,12 @@ class TurnRunner:
         return outcome
 
     async def _settle_log(self) -> TurnOutcome | None:
-        """Take the log, and make durable what a failed checkpoint left, or refuse the prompt (Z8).
+        """Take the log, and make durable what a failed checkpoint left, or refuse the prompt.
 
-        The log must not grow while the disk refuses or another process has it (Z44). With the log
-        held and nothing left this costs nothing.
+        Rule: failed-checkpoint-ends-turn.
+
+        The log must not grow while the disk refuses or another process has it
+        (looking-takes-no-lock). With the log held and nothing left this costs nothing.
         """
         try:
             await self._ports.durability.hold()

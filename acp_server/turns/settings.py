@@ -1,4 +1,6 @@
-"""What is set in one session: the permission preset and the agent's options (Z11).
+"""What is set in one session: the permission preset and the agent's options.
+
+Rule: settings-are-logged-at-once.
 
 The log is the truth: what is set is folded from `permission/preset` and `config/set`, and a change
 is an event before it is anything else. Only before a session's first turn, when there is no log
@@ -97,7 +99,10 @@ class SessionSettings:
         return self._preset if option_id == MODE_OPTION_ID else self._values[option_id]
 
     def permission_rule(self, kind: str) -> PermissionRule:
-        """Return what the preset says of a call of an ACP tool kind that wants permission (Z3)."""
+        """Return what the preset says of a call of an ACP tool kind that wants permission.
+
+        Rule: presets-decide-before-user.
+        """
         return permission_rule(self._preset, kind)
 
     # -- changes ----------------------------------------------------------------------------
@@ -128,7 +133,7 @@ class SessionSettings:
             del self._unstored[option_id]
 
     def append_news(self, append: AppendEvent) -> None:
-        """Tell the model of the preset, if it knows another one (Z15)."""
+        """Tell the model of the preset, if it knows another one (model-hears-of-new-preset)."""
         preset = self._preset
         if self._told is not None and preset is not None and self._told != preset:
             text = f"The permission preset is now {preset!r}: {TOLD_TO_MODEL[preset]}."
@@ -183,7 +188,10 @@ class SessionSettings:
             self._values[option_id] = value
 
     def _fold(self) -> None:
-        """Take over what a stored log says, as far as it is still declared (Z11)."""
+        """Take over what a stored log says, as far as it is still declared.
+
+        Rule: settings-are-logged-at-once.
+        """
         inherited = self._session.header.seed_length or 0
         logged = self._preset
         for record in self._session.events.records():
@@ -193,7 +201,7 @@ class SessionSettings:
             data = record.data
             if record.type == "permission/preset":
                 logged = data["preset"]
-                # A fork starts asking, whatever its parent did (Z28).
+                # A fork starts asking, whatever its parent did (fork-starts-without-grants).
                 if logged != "full-access" or record.seq >= inherited:
                     self._preset = self._known_preset(logged)
             elif record.type == "config/set":

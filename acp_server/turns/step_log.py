@@ -1,4 +1,6 @@
-"""The steps of a turn and the messages in them, on their way into the log (Z1).
+"""The steps of a turn and the messages in them, on their way into the log.
+
+Rule: step-is-message-and-calls.
 
 Awaits nothing and knows no client. State changes behind the append that it stands for, so that a
 refused append leaves it as the log is.
@@ -136,7 +138,9 @@ class StepLog:
         provenance: Mapping[str, Any] | None = None,
         usage: Mapping[str, Any] | None = None,
     ) -> None:
-        """Take a refused turn out of the model's view; the client still sees it (Z12).
+        """Take a refused turn out of the model's view; the client still sees it.
+
+        Rule: refusal-leaves-models-view.
 
         Args:
             prompt_seq: Seq of the turn's `user/message`.
@@ -179,7 +183,10 @@ class StepLog:
         self.append_what_waits()
 
     def append_what_waits(self) -> None:
-        """Outside of a step, tell the model of a new preset and of queued messages (Z15)."""
+        """Outside of a step, tell the model of a new preset and of queued messages.
+
+        Rule: injected-messages-part-no-call.
+        """
         if self._step_open:
             return
         self._settings.append_news(self.append_pending)

@@ -1,4 +1,7 @@
-"""Why a turn ends, by precedence: what the log records and what the prompt is answered (Z12)."""
+"""Why a turn ends, by precedence: what the log records and what the prompt is answered.
+
+Rule: refusal-leaves-models-view.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,8 @@ class TurnOutcome:
     Attributes:
         kind: The `turn/end` reason's kind.
         message: For `error`: one readable sentence without secrets.
-        lost_session: The store lost the session to someone else (Z8), or its turn could not be
-            closed; it must be loaded afresh.
+        lost_session: The store lost the session to someone else (failed-checkpoint-ends-turn), or
+            its turn could not be closed; it must be loaded afresh.
         needs_sign_in: For `error`: the user must sign in first.
         refusal: Why the turn did not even begin: nothing was appended.
     """
@@ -98,7 +101,8 @@ def end_of(
         return _model_error(log, failure)
     if isinstance(failure, AuthRequiredError):
         return _error(log, str(failure), "AUTH_REQUIRED", needs_sign_in=True)
-    # A refusal that the agent does not catch is how it comes to its end (Z3).
+    # A refusal that the agent does not catch is how it comes to its end
+    # (permission-precedes-the-call).
     if failure is not None and not isinstance(failure, PermissionDenied):
         diagnostic_id = new_diagnostic_id()
         _log.error("the agent failed, log entry %s", diagnostic_id, exc_info=failure)

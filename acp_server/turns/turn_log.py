@@ -1,4 +1,6 @@
-"""How a turn becomes events: the one way into the log while a turn runs (Z1, Z3).
+"""How a turn becomes events: the one way into the log while a turn runs.
+
+Rules: step-is-message-and-calls, call-is-announced-first.
 
 `TurnLog` keeps the bookkeeping of one turn and appends; it awaits nothing, knows no client and
 decides no policy. What it adds to steps and messages is requests, calls and the turn's end.
@@ -22,7 +24,7 @@ ABORTED = {"name": "AbortError", "code": "ABORTED"}
 """Error of a call whose body was running when its turn was aborted."""
 
 ABORTED_BEFORE_DISPATCH = {"name": "AbortError", "code": "ABORTED_BEFORE_DISPATCH"}
-"""Error of a call that was announced but never entered (contract 1.14)."""
+"""Error of a call that was announced but never entered (turn-is-logged-in-order)."""
 
 NO_RESULT = {"name": "NoResultError", "code": "TOOL_FAILED"}
 """Error of a call whose result was refused, or that was left without one."""
@@ -76,9 +78,12 @@ class TurnLog(StepLog):
     # -- model requests ----------------------------------------------------------------------
 
     def begin_request(self, header: Mapping[str, Any], recorder: RequestHeaderRecorder) -> None:
-        """Open the step of a model request and record its header if that is due (contract 3.6).
+        """Open the step of a model request and record its header if that is due.
 
-        The step before it is closed already: the request holds what that step has written (Z38).
+        Rule: request-header-is-logged-on-change.
+
+        The step before it is closed already: the request holds what that step has written
+        (requests-are-rebuilt-from-log).
         """
         self.begin_step()
         reason = recorder.reason(header, self.session.request_header())
@@ -96,7 +101,7 @@ class TurnLog(StepLog):
             retry: Number of the coming attempt beyond the first, from 1 on.
             max_retries: How many there may be.
             delay_ms: How long until it begins.
-            failure: Why the request failed, contract 1.6.
+            failure: Why the request failed (truncated-calls-are-dropped).
         """
         self.discard_message()
         step = self.step
@@ -139,12 +144,15 @@ class TurnLog(StepLog):
         return self.open_calls[call_id]
 
     def announce(self, call: OpenCall, view: Mapping[str, Any]) -> None:
-        """Show a call that is in an `assistant/message` already, not started yet (Z3)."""
+        """Show a call that is in an `assistant/message` already, not started yet.
+
+        Rule: call-is-announced-first.
+        """
         self.card(call.call_id, view)
         call.announced = True
 
     def card(self, call_id: CallId, view: Mapping[str, Any]) -> None:
-        """Store what a call's card shows now (Z2)."""
+        """Store what a call's card shows now (cards-are-stored)."""
         data = {"turn": self.turn, "step": self.step, "callId": call_id, "view": dict(view)}
         self.append("tool/card", data)
 
@@ -160,7 +168,10 @@ class TurnLog(StepLog):
         self.append("approval/decided", {"id": approval_id, "outcome": outcome})
 
     def grant(self, tool_name: str, key: str, effect: str) -> None:
-        """Record that later calls of this sort are decided already, in this session (Z28)."""
+        """Record that later calls of this sort are decided already, in this session.
+
+        Rule: grants-cover-their-key-only.
+        """
         self.append("approval/grant", {"toolName": tool_name, "key": key, "effect": effect})
 
     def start_call(self, call: OpenCall) -> int:

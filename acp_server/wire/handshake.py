@@ -1,7 +1,7 @@
 """Reads the params of `initialize`, without pydantic and without ever failing on a capability.
 
 ACP v1 marks every member but `protocolVersion` "default on error": a capability that is missing,
-null or of the wrong type is simply not there (design 4.7; cases B13 and B14). Only what is exactly
+null or of the wrong type is simply not there (cases B13 and B14). Only what is exactly
 as specified counts as supported: booleans must be `true`, markers must be objects.
 """
 
@@ -26,7 +26,8 @@ class ClientCapabilities:
         terminal: All five `terminal/*` methods may be called.
         boolean_options: Config options of type `boolean` may be sent.
         notices: The update `notice` may be sent.
-        terminal_output_meta: Terminal output may be shown through `_meta` (exactly `true`, N2).
+        terminal_output_meta: Terminal output may be shown through `_meta` (exactly `true`,
+            wrong-capabilities-count-absent).
         elicitation_form: `elicitation/create` of mode `form` may be called.
         elicitation_url: `elicitation/create` of mode `url` may be called.
         auth_terminal: Auth methods of type `terminal` may be offered.

@@ -1,8 +1,9 @@
 """Params of the requests and notifications a client sends, `initialize` excepted (`handshake`).
 
 `cwd` and `additionalDirectories` are checked to be absolute here, so that every method refuses a
-relative one alike (B25, N3, N15). `mcpServers` may be missing or null although the schema of
-session/new asks for it: clients leave it out, and the meaning is plain (B14).
+relative one alike (B25, any-absolute-cwd-is-taken, list-rows-fold-the-log). `mcpServers` may be
+missing or null although the schema of session/new asks for it: clients leave it out, and the
+meaning is plain (B14).
 """
 
 from typing import Annotated, Literal, TypeAlias

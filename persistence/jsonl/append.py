@@ -1,7 +1,7 @@
 """Durable changes to one log file: publish, append, repair. All blocking, all behind the seam.
 
-`LogFile` remembers the log as this process left it and refuses to touch one that is not so (Z9).
-It knows bytes, not events, and is used by one thread at a time.
+`LogFile` remembers the log as this process left it and refuses to touch one that is not so
+(changed-log-is-never-overwritten). It knows bytes, not events, and is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ class LogFile:
 
     @property
     def freshness(self) -> tuple[int, int]:
-        """Inode and size, the mark by which a cache knows that the log is unchanged (Z22)."""
+        """Inode and size, the mark by which a cache knows that the log is unchanged.
+
+        Rule: summary-is-only-a-cache.
+        """
         return (0 if self._identity is None else self._identity[1]), self._end
 
     @property

@@ -1,4 +1,4 @@
-"""The store-wide summary cache, `index.jsonl` (Z22).
+"""The store-wide summary cache, `index.jsonl` (summary-is-only-a-cache).
 
 One line a summary, the last one of a session wins; inode and size of the log say whether it is
 fresh. Appended without a lock by whoever ends a turn, compacted and purged by atomic replace under

@@ -1,4 +1,6 @@
-"""The checksums beside a log: one line a flush, `{"end", "seq", "crc", "sum"}` (Z40).
+"""The checksums beside a log: one line a flush, `{"end", "seq", "crc", "sum"}`.
+
+Rule: batches-are-checksummed.
 
 `end` is the size of the log after the flush, `seq` the seq that follows it, `crc` the CRC-32 of
 all bytes of the log up to `end`. Being cumulative, one line vouches for every flush before it.

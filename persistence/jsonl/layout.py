@@ -1,6 +1,6 @@
 """Where things lie: `<root>/--<slug(cwd)>--/<enc(id)>/session.jsonl` and what stands beside it.
 
-Pure path arithmetic (contract 5.8); touches no disk.
+Pure path arithmetic (session-is-one-folder); touches no disk.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class SessionPaths:
 
     @property
     def sidecar(self) -> str:
-        """The checksums of the log (Z40)."""
+        """The checksums of the log (batches-are-checksummed)."""
         return f"{self.directory}/{SIDECAR_NAME}"
 
     @property
     def lock(self) -> str:
-        """The file the writer lock is on (Z9)."""
+        """The file the writer lock is on (lock-is-held-by-kernel)."""
         return f"{self.directory}/{LOCK_NAME}"
 
     @property

@@ -1,4 +1,4 @@
-"""One page of the sessions of a JSONL store (Z21).
+"""One page of the sessions of a JSONL store (list-rows-fold-the-log).
 
 Finds the logs by their names, takes what the index knows of them, and reads only the logs that it
 does not know as they are now. A damaged session is shown with what its header says, or left out if

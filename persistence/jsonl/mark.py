@@ -37,7 +37,7 @@ class LogMark:
         end: offset behind the last kept record; less than `size` when there is a torn tail.
         seq: the seq that follows the last kept record.
         crc: CRC-32 of the bytes up to `end`.
-        needs_newline: the last kept record lacks its LF (Z18).
+        needs_newline: the last kept record lacks its LF (unterminated-record-is-kept).
         sidecar_size: where the next checksum line belongs.
     """
 

@@ -1,4 +1,7 @@
-"""Reading one log of the store: its file, its place, and the checksums beside it (Z40)."""
+"""Reading one log of the store: its file, its place, and the checksums beside it.
+
+Rule: batches-are-checksummed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from persistence.jsonl.layout import SessionPaths
     from session_core import SessionHeader
 
-# Headers may be longer than one piece (L9).
+# Headers may be longer than one piece (log-is-one-record-per-line).
 _HEADER_PIECE = 8 << 10
 # A file without any newline is not a log; listing must not read gigabytes to find that out.
 _MAX_HEADER = 4 << 20

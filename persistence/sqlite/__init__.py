@@ -1,4 +1,4 @@
-"""Sessions in one SQLite database (contract 5.10, Z24)."""
+"""Sessions in one SQLite database (database-has-fixed-shape, database-never-blocks-loop)."""
 
 from persistence.sqlite.backend import SqliteBackend
 

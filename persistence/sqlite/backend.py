@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Z24: what a prompt may wait for another process before it fails.
+# What a prompt may wait for another process before it fails (database-never-blocks-loop).
 _WRITE_WAIT_S = 10.0
 # Readers of a WAL wait for nobody but who recovers or closes the database.
 _READ_WAIT_S = 5.0

@@ -21,8 +21,8 @@ def connect(path: str, give_up_at: float) -> sqlite3.Connection:
         StoreReadError: its settings cannot be made.
     """
     # Without `rwc` a file that vanishes meanwhile is not made anew. A file URI keeps the path
-    # verbatim, whatever is in it (Z25, B56). One thread at a time uses a connection, but not
-    # always the same one.
+    # verbatim, whatever is in it (store-paths-are-verbatim, B56). One thread at a time uses a
+    # connection, but not always the same one.
     uri = f"{Path(path).as_uri()}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     # Texts stay bytes: they are JSON to be parsed, and a damaged one must not fail a whole page.

@@ -50,7 +50,7 @@ class Database:
     store_id: str
 
     def revision(self, incarnation: str, number: int) -> str:
-        """Return the opaque revision of a session's log (contract 5.10)."""
+        """Return the opaque revision of a session's log (revision-changes-with-log)."""
         device, inode, birth = self.identity
         return (
             f"file:{device:x}:{inode:x}:{birth:g}:store:{self.store_id}"

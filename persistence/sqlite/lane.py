@@ -1,4 +1,6 @@
-"""A lane: one connection, and the one thread at a time that works on it (Z24).
+"""A lane: one connection, and the one thread at a time that works on it.
+
+Rule: database-never-blocks-loop.
 
 The backend has two, so that reads never stand behind a writer that waits for another process.
 """

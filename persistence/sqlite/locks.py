@@ -1,4 +1,4 @@
-"""The writer locks beside the database: `<db>.locks/<enc(id)>.lock` (Z9)."""
+"""The writer locks beside the database: `<db>.locks/<enc(id)>.lock` (lock-is-held-by-kernel)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Records to rows, and rows to the storage records that they are (contract 5.7, 5.10, Z40).
+"""Records to rows, and rows to the storage records that they are.
 
-A row is one storage record of contract 5.7 taken apart. For its checksum, and to be read, it is put
-together again as the very line that the JSONL backend would hold, so that both share one decoder.
+Rules: delta-runs-are-packed, database-has-fixed-shape, batches-are-checksummed.
+
+A row is one storage record (delta-runs-are-packed) taken apart. For its checksum, and to be read,
+it is put together again as the very line that the JSONL backend would hold, so that both share one
+decoder.
 
 The checksum runs over the header and all rows so far; the last row of each batch has its value.
 Being cumulative, one value vouches for everything before it.
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from session_core import Record, SessionHeader
 
 _PLAIN_NAME = re.compile(rb"[A-Za-z0-9/_.-]+")  # needs no escape in JSON
-_ROW_TYPES = (b"text-chunks", b"reasoning-chunks", b"tool-call-chunks")  # contract 5.7
+_ROW_TYPES = (b"text-chunks", b"reasoning-chunks", b"tool-call-chunks")  # (delta-runs-are-packed)
 
 
 class EventRow(NamedTuple):

@@ -1,4 +1,4 @@
-"""Every statement of the backend, and the shape of its tables (contract 5.10).
+"""Every statement of the backend, and the shape of its tables (database-has-fixed-shape).
 
 Constants only; values are bound by whoever executes them. `user_version` is `SCHEMA_VERSION`, and
 what a released version has created must load for ever.
@@ -78,7 +78,7 @@ WRITER_SETTINGS: Final = (
     f"PRAGMA journal_size_limit = {_MAX_IDLE_WAL_BYTES}",
 )
 READER_SETTINGS: Final = ("PRAGMA query_only = ON",)
-# fsync on macOS stops at the drive's cache (Z25).
+# fsync on macOS stops at the drive's cache (database-is-durable-and-private).
 MACOS_SETTINGS: Final = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
 
 # PRAGMA takes no bound values; the number comes from our own clock.

@@ -1,4 +1,4 @@
-"""The rows of one session to its log (contract 5.10)."""
+"""The rows of one session to its log (database-has-fixed-shape)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The SQLite backend's `Writer`: one transaction for each batch, repair and delete.
 
 Remembers the log as this process left it, and finds it so in each transaction or writes nothing
-(Z9).
+(changed-log-is-never-overwritten).
 """
 
 from __future__ import annotations

@@ -75,11 +75,17 @@ Check: TypeAlias = Callable[[BackendHarness], Awaitable[None]]
 class _Marks:
     """What a check may be marked with. Not pytest's marks: a strict one knows only its own."""
 
-    def case(self, *ids: str) -> Callable[[FnT], FnT]:
-        """Name the cases of docs/spec/cases.md that a check holds."""
+    def rule(self, *ids: str) -> Callable[[FnT], FnT]:
+        """Name the rules of docs/spec that a check holds."""
+        return self._with("rules", ids)
 
+    def case(self, *ids: str) -> Callable[[FnT], FnT]:
+        """Name the field cases of docs/spec/field-cases.md that a check holds."""
+        return self._with("cases", ids)
+
+    def _with(self, name: str, ids: tuple[str, ...]) -> Callable[[FnT], FnT]:
         def mark(check: FnT) -> FnT:
-            check.cases = ids  # type: ignore[attr-defined]  # for whoever wants to know
+            setattr(check, name, ids)  # for whoever wants to know
             return check
 
         return mark

@@ -1,4 +1,7 @@
-"""Checks of sessions that several processes have open: looking takes no lock (Z44)."""
+"""Checks of sessions that several processes have open: looking takes no lock.
+
+Rule: looking-takes-no-lock.
+"""
 
 from __future__ import annotations
 
@@ -300,7 +303,7 @@ async def an_event_outside_of_turns_takes_the_lock_too(harness: BackendHarness) 
     expect(await _stored_events(harness), list(theirs.events))
 
 
-@mark.case("C10")
+@mark.rule("seed-must-reproduce-stored-log")
 async def what_does_not_begin_with_what_was_read_is_not_read_on(harness: BackendHarness) -> None:
     """A log that was deleted, or replaced by another one, is another session's."""
     for replace in (False, True):

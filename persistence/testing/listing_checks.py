@@ -34,8 +34,12 @@ async def _store(
     await persistence.append(session_id, turn_events(1, 0, time=time, text=session_id))
 
 
+@mark.rule("list-pages-newest-first")
 async def the_latest_session_comes_first(harness: BackendHarness) -> None:
-    """By the end of the last message turn, then by id (Z21); another process sees the same."""
+    """By the end of the last message turn, then by id; another process sees the same.
+
+    Rule: list-rows-fold-the-log.
+    """
     async with _open(harness) as persistence:
         for session_id, time in (("b", 5000), ("a", 5000), ("old", 3000), ("new", 9000)):
             await _store(persistence, session_id, time)
@@ -49,6 +53,7 @@ async def the_latest_session_comes_first(harness: BackendHarness) -> None:
         expect((await persistence.list()).entries, entries)
 
 
+@mark.rule("list-pages-newest-first")
 async def pages_neither_repeat_nor_lose_a_session(harness: BackendHarness) -> None:
     """A cursor names a row, so that sessions which come or move do not shift the rest."""
     async with _open(harness) as persistence:
@@ -66,6 +71,7 @@ async def pages_neither_repeat_nor_lose_a_session(harness: BackendHarness) -> No
         expect(seen, [f"s{k}" for k in range(7)])
 
 
+@mark.rule("list-pages-newest-first")
 async def a_foreign_cursor_is_refused(harness: BackendHarness) -> None:
     """Whatever text it is."""
     async with _open(harness) as persistence:
@@ -99,6 +105,7 @@ async def a_row_says_what_a_picker_shows(harness: BackendHarness) -> None:
         expect(entry.summary.updated_at, ends[0])
 
 
+@mark.rule("list-pages-newest-first")
 @mark.case("B59")
 async def a_session_is_never_older_than_its_birth(harness: BackendHarness) -> None:
     """A clock that went back does not put a session before its creation."""
@@ -109,6 +116,7 @@ async def a_session_is_never_older_than_its_birth(harness: BackendHarness) -> No
         expect(entry.summary.updated_at, 8000)
 
 
+@mark.rule("bad-entries-hide-no-others")
 @mark.case("B50")
 async def a_bad_session_hides_no_other(harness: BackendHarness) -> None:
     """It may be missing from the list or not; the good ones are in it."""

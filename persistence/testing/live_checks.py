@@ -44,7 +44,7 @@ def _set(event: anyio.Event, _seq: int) -> None:
     event.set()
 
 
-@mark.case("C9")
+@mark.rule("fork-seed-is-stored-once")
 async def a_flush_makes_everything_durable(harness: BackendHarness) -> None:
     """What was appended before the call is stored; a flush of nothing writes nothing."""
     backend, store = FailingBackend(harness.open()), SessionStore()
@@ -68,7 +68,7 @@ async def a_flush_makes_everything_durable(harness: BackendHarness) -> None:
         expect(heard[1:], [])
 
 
-@mark.case("C5", "L11")
+@mark.rule("failed-flush-keeps-events", "failed-write-is-cut-back")
 async def a_failed_flush_keeps_everything_for_the_next(harness: BackendHarness) -> None:
     """The next flush writes the kept events once, without gap or repetition."""
     backend, store = FailingBackend(harness.open()), SessionStore()
@@ -86,7 +86,7 @@ async def a_failed_flush_keeps_everything_for_the_next(harness: BackendHarness) 
         expect(await _stored_events(harness), list(session.events))
 
 
-@mark.case("C6", "C7")
+@mark.rule("concurrent-flushes-write-once")
 async def flushes_at_once_and_events_meanwhile_lose_and_repeat_nothing(
     harness: BackendHarness,
 ) -> None:
@@ -104,8 +104,12 @@ async def flushes_at_once_and_events_meanwhile_lose_and_repeat_nothing(
         expect(await _stored_events(harness), list(session.events))
 
 
+@mark.rule("cancelled-flush-writes-whole")
 async def a_cancelled_flush_leaves_log_and_memory_agreed(harness: BackendHarness) -> None:
-    """A cancel never abandons an append half-way (Z9 would call it changed)."""
+    """A cancel never abandons an append half-way (it would look changed).
+
+    Rule: changed-log-is-never-overwritten.
+    """
     backend, store = FailingBackend(harness.open()), SessionStore()
     async with SessionPersistence(backend, store, window_ms=_NO_WINDOW_MS) as persistence:
         session = store.create("s", cwd=CWD)
@@ -122,6 +126,7 @@ async def a_cancelled_flush_leaves_log_and_memory_agreed(harness: BackendHarness
         expect(await _stored_events(harness), list(session.events))
 
 
+@mark.rule("important-events-start-flush")
 async def what_no_checkpoint_asks_for_is_stored_behind(harness: BackendHarness) -> None:
     """The window stores text, an event of the kind that must not wait starts it at once."""
     for window_ms, kind in ((1, "text"), (_NO_WINDOW_MS, "todo"), (_NO_WINDOW_MS, "kick")):
@@ -197,7 +202,7 @@ async def a_released_session_is_stored_and_let_go(harness: BackendHarness) -> No
             expect(len((await other.inspect("s")).log), stored)
 
 
-@mark.case("D7", "C19")
+@mark.rule("teardown-happens-once", "shutdown-drains-all-sessions")
 async def the_end_stores_what_is_pending(harness: BackendHarness) -> None:
     """Leaving drains; what failed before, a detached session's rest included, is tried again."""
     backend, store = FailingBackend(harness.open()), SessionStore()
@@ -215,7 +220,7 @@ async def the_end_stores_what_is_pending(harness: BackendHarness) -> None:
         expect(len((await persistence.inspect("d")).log), detached.seq)
 
 
-@mark.case("C19")
+@mark.rule("shutdown-drains-all-sessions")
 async def the_end_names_everything_it_lost(harness: BackendHarness) -> None:
     """Every session is tried; all failures come together."""
     backend, store = FailingBackend(harness.open()), SessionStore()
@@ -227,8 +232,9 @@ async def the_end_names_everything_it_lost(harness: BackendHarness) -> None:
     expect([error.session_id for error in raised.error.errors], ["a", "b"])
 
 
+@mark.rule("lost-session-is-closed")
 async def a_session_overtaken_by_another_writer_is_given_up(harness: BackendHarness) -> None:
-    """Its pending events are dropped, and it can be loaded afresh (Z8)."""
+    """Its pending events are dropped, and it can be loaded afresh (lost-session-is-closed)."""
     store = SessionStore()
     async with SessionPersistence(harness.open(), store, window_ms=_NO_WINDOW_MS) as persistence:
         session = store.create("s", cwd=CWD)

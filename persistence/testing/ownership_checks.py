@@ -50,7 +50,7 @@ async def _stored_events(harness: BackendHarness) -> list[Event]:
         return list((await persistence.inspect("s")).log)
 
 
-@mark.case("C8", "R12")
+@mark.rule("resume-continues-stored-log", "repaired-history-is-paired")
 async def a_resumed_session_goes_on_where_it_stopped(harness: BackendHarness) -> None:
     """The seed is not stored again, seqs continue, the stored birth stays."""
     await _stored(harness, [*turn_events(1, 0), *turn_events(2, 3)[:2]])
@@ -68,7 +68,7 @@ async def a_resumed_session_goes_on_where_it_stopped(harness: BackendHarness) ->
         expect(inspected.header.created_at, 1000)
 
 
-@mark.case("C8")
+@mark.rule("resume-continues-stored-log")
 async def a_seed_equal_by_value_is_a_resume_too(harness: BackendHarness) -> None:
     """The claim compares values where the records are not the very same."""
     await _stored(harness, turn_events(1, 0))
@@ -82,7 +82,7 @@ async def a_seed_equal_by_value_is_a_resume_too(harness: BackendHarness) -> None
     expect(await _stored_events(harness), list(session.events))
 
 
-@mark.case("C9", "F11")
+@mark.rule("fork-seed-is-stored-once", "forks-are-independent")
 async def a_forked_seed_is_stored_once(harness: BackendHarness) -> None:
     """The child's log holds the inherited events and says how many they are."""
     store = SessionStore()
@@ -100,7 +100,7 @@ async def a_forked_seed_is_stored_once(harness: BackendHarness) -> None:
         expect(inspected.header.parent_session, "parent")
 
 
-@mark.case("C10", "C12")
+@mark.rule("seed-must-reproduce-stored-log")
 async def another_history_does_not_get_a_stored_id(harness: BackendHarness) -> None:
     """Neither a fresh session nor one that differs in a value may write there."""
     await _stored(harness, turn_events(1, 0))
@@ -116,7 +116,7 @@ async def another_history_does_not_get_a_stored_id(harness: BackendHarness) -> N
     expect(harness.contents("s"), before)
 
 
-@mark.case("C12")
+@mark.rule("seed-must-reproduce-stored-log")
 async def another_history_does_not_get_a_loaded_id(harness: BackendHarness) -> None:
     """The claim of what `load` returned is checked as well."""
     await _stored(harness, turn_events(1, 0))
@@ -130,7 +130,7 @@ async def another_history_does_not_get_a_loaded_id(harness: BackendHarness) -> N
     expect(harness.contents("s"), before)
 
 
-@mark.case("C11")
+@mark.rule("seed-must-reproduce-stored-log")
 async def the_same_id_in_another_directory_is_another_session(harness: BackendHarness) -> None:
     """The working directory is part of what a claim compares."""
     await _stored(harness, turn_events(1, 0))
@@ -141,7 +141,7 @@ async def the_same_id_in_another_directory_is_another_session(harness: BackendHa
             await persistence.flush(session)
 
 
-@mark.case("C13")
+@mark.rule("seed-must-reproduce-stored-log")
 async def an_abandoned_id_can_be_used_again(harness: BackendHarness) -> None:
     """A session that never had an event leaves its id free; one that had does not."""
     store = SessionStore()
@@ -157,7 +157,7 @@ async def an_abandoned_id_can_be_used_again(harness: BackendHarness) -> None:
             await persistence.flush(third)
 
 
-@mark.case("C14")
+@mark.rule("seed-must-reproduce-stored-log")
 async def a_live_session_adopts_its_stored_part(harness: BackendHarness) -> None:
     """The torn tail is cut; the open turn is the live session's and gets no closers."""
     events = [*turn_events(1, 0), *turn_events(2, 3)[:2]]
@@ -172,7 +172,7 @@ async def a_live_session_adopts_its_stored_part(harness: BackendHarness) -> None
     expect(await _stored_events(harness), list(session.events))
 
 
-@mark.case("C20")
+@mark.rule("load-of-live-session-reads-it")
 async def a_live_session_is_loaded_only_between_turns(harness: BackendHarness) -> None:
     """Loading what is live here flushes it and repairs nothing."""
     store = SessionStore()
@@ -225,6 +225,7 @@ async def a_session_has_one_writer_at_a_time(harness: BackendHarness) -> None:
         expect(len((await second.load("s")).log), 3)
 
 
+@mark.rule("operations-queue-per-session")
 async def a_waiting_load_gets_the_session_when_it_is_released(harness: BackendHarness) -> None:
     """An editor restart: the new process waits a moment for the old one."""
     await _stored(harness, turn_events(1, 0))
@@ -312,6 +313,7 @@ async def a_load_that_is_refused_by_its_caller_changes_nothing(harness: BackendH
         await other.load("s")
 
 
+@mark.rule("operations-queue-per-session")
 async def nobody_goes_live_while_a_load_is_under_way(harness: BackendHarness) -> None:
     """A cold load reserves its id."""
     await _stored(harness, turn_events(1, 0))

@@ -1,4 +1,7 @@
-"""Checks of reading: which records of a stored log are kept, cut, or make it refused (Z17, Z40)."""
+"""Checks of reading: which records of a stored log are kept, cut, or make it refused.
+
+Rules: stored-payloads-are-checked-for-use, batches-are-checksummed.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,7 @@ async def _expect_repaired(
 
 
 def _refusal_check(name: str) -> Check:
-    @mark.case("A14")
+    @mark.rule("removed-forms-are-refused")
     async def check(harness: BackendHarness) -> None:
         await _expect_refused(harness, RefusedLogError, *_lines([REFUSED_EVENTS[name]]))
 
@@ -104,7 +107,7 @@ def _refusal_check(name: str) -> Check:
     return check
 
 
-@mark.case("A14")
+@mark.rule("removed-forms-are-refused")
 async def a_refused_event_in_the_middle_is_never_cut(harness: BackendHarness) -> None:
     """What follows it, a whole turn for instance, changes nothing."""
     records = _lines([REFUSED_EVENTS["vocabulary"], *turn_events(2, 4)])
@@ -112,44 +115,47 @@ async def a_refused_event_in_the_middle_is_never_cut(harness: BackendHarness) ->
 
 
 async def a_refused_event_that_lacks_its_newline_is_never_cut(harness: BackendHarness) -> None:
-    """A record that can be read is whole, however it ends (Z18)."""
+    """A record that can be read is whole, however it ends (unterminated-record-is-kept)."""
     (record,) = _lines([REFUSED_EVENTS["vocabulary"]])
     await _expect_refused(harness, RefusedLogError, record[:-1])
 
 
-@mark.case("L2", "L3")
+@mark.rule("torn-tail-is-cut", "unterminated-record-is-kept", "complete-events-are-kept")
 async def half_a_record_behind_whole_ones_is_cut(harness: BackendHarness) -> None:
     """What is whole stays, though its turn is open."""
     first, second, _ = _lines(_SECOND)
     await _expect_repaired(harness, _SECOND[:1], first, second[:-20])
 
 
-@mark.case("L2")
+@mark.rule("torn-tail-is-cut", "unterminated-record-is-kept")
 async def a_last_record_that_lacks_its_newline_is_kept(harness: BackendHarness) -> None:
-    """Stores without lines have nothing to put right there (Z18)."""
+    """Stores without lines have nothing to put right there (unterminated-record-is-kept)."""
     first, second, _ = _lines(_SECOND)
     await _expect_repaired(harness, _SECOND[:2], first, second[:-1], torn=False)
 
 
 async def nul_bytes_at_the_end_are_cut(harness: BackendHarness) -> None:
-    """The medium took the size of the last write and not its bytes (Z40)."""
+    """The medium took the size of the last write and not its bytes (batches-are-checksummed)."""
     await _expect_repaired(harness, _SECOND[:1], *_lines(_SECOND[:1]), b"\0" * 700)
 
 
-@mark.case("L4")
+@mark.rule("damage-refuses-the-load")
 async def an_unreadable_record_before_a_turn_end_is_damage(harness: BackendHarness) -> None:
     """A turn is durable before anything follows it, so that the record was whole once."""
     await _expect_refused(harness, CorruptLogError, b"?\n", *_lines(turn_events(2, 4)))
 
 
-@mark.case("L4")
+@mark.rule("damage-refuses-the-load")
 async def a_whole_turn_behind_nul_bytes_is_never_cut(harness: BackendHarness) -> None:
-    """The write that NUL bytes are a gap in has ended before that turn began (Z40, Z56)."""
+    """The write that NUL bytes are a gap in has ended before that turn began.
+
+    Rules: batches-are-checksummed, unreadable-is-never-empty.
+    """
     first, *rest = _lines(_SECOND)
     await _expect_refused(harness, CorruptLogError, b"\0" * 64 + first, *rest)
 
 
-@mark.case("L4")
+@mark.rule("damage-refuses-the-load")
 async def a_whole_turn_in_lines_behind_nul_bytes_is_never_cut(harness: BackendHarness) -> None:
     """The same, where the gap ends with its line."""
     records = _lines(turn_events(2, 4))

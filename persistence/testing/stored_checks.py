@@ -37,7 +37,7 @@ async def _stored_crash(harness: BackendHarness) -> None:
         await persistence.append("s", turn_events(2, 3)[:2])
 
 
-@mark.case("L1", "C2")
+@mark.rule("nothing-stored-before-first-append")
 async def a_session_is_stored_by_its_first_event_and_not_before(harness: BackendHarness) -> None:
     """Creating, and appending nothing, leaves nothing behind."""
     async with _open(harness) as persistence:
@@ -62,7 +62,7 @@ async def what_was_appended_is_loaded_in_another_process(harness: BackendHarness
         expect(loaded.repaired, None)
 
 
-@mark.case("C1")
+@mark.rule("appends-continue-at-cursor")
 async def a_batch_that_does_not_continue_the_log_writes_nothing(harness: BackendHarness) -> None:
     """A gap, a gap inside and a repetition are refused whole."""
     await _stored_session(harness)
@@ -76,7 +76,7 @@ async def a_batch_that_does_not_continue_the_log_writes_nothing(harness: Backend
         await persistence.append("s", good)
 
 
-@mark.case("C3")
+@mark.rule("appends-continue-at-cursor")
 async def a_batch_is_taken_at_the_call(harness: BackendHarness) -> None:
     """What the caller does to the batch afterwards is not stored."""
     async with _open(harness) as persistence:
@@ -88,7 +88,7 @@ async def a_batch_is_taken_at_the_call(harness: BackendHarness) -> None:
         expect(list((await persistence.inspect("s")).log), turn_events(1, 0))
 
 
-@mark.case("C4")
+@mark.rule("created-ids-are-new")
 async def an_id_is_created_once(harness: BackendHarness) -> None:
     """Neither a created nor a stored id can be created again."""
     async with _open(harness) as persistence:
@@ -101,7 +101,7 @@ async def an_id_is_created_once(harness: BackendHarness) -> None:
             await persistence.create(header("s", cwd="/elsewhere"))
 
 
-@mark.case("C4")
+@mark.rule("created-ids-are-new")
 async def an_id_that_another_process_stored_meanwhile_is_refused(harness: BackendHarness) -> None:
     """The first append finds it out, writes nothing and leaves the session to the other."""
     async with _open(harness) as persistence:
@@ -115,7 +115,7 @@ async def an_id_that_another_process_stored_meanwhile_is_refused(harness: Backen
             await other.load("s")
 
 
-@mark.case("C17")
+@mark.rule("load-of-unknown-is-not-found")
 async def an_unknown_session_is_not_found(harness: BackendHarness) -> None:
     """Every method says so, and reads nothing into odd ids."""
     async with _open(harness) as persistence:
@@ -131,7 +131,7 @@ async def an_unknown_session_is_not_found(harness: BackendHarness) -> None:
             expect(await persistence.has(session_id), False)
 
 
-@mark.case("A14")
+@mark.rule("removed-forms-are-refused")
 async def removed_vocabulary_is_refused(harness: BackendHarness) -> None:
     """A store neither takes nor keeps the forms that left the format."""
     async with _open(harness) as persistence:
@@ -142,7 +142,7 @@ async def removed_vocabulary_is_refused(harness: BackendHarness) -> None:
                 persistence.append("s", [event])
 
 
-@mark.case("R10", "R3")
+@mark.rule("repair-happens-once", "open-turn-gets-closers")
 async def an_interrupted_turn_is_closed_once(harness: BackendHarness) -> None:
     """The first load appends the closers, the second changes nothing."""
     await _stored_crash(harness)
@@ -159,7 +159,7 @@ async def an_interrupted_turn_is_closed_once(harness: BackendHarness) -> None:
     expect(harness.contents("s"), after)
 
 
-@mark.case("C16")
+@mark.rule("inspect-changes-nothing")
 async def inspecting_changes_nothing(harness: BackendHarness) -> None:
     """It shows the log as it is: no closers, no lock, no repair."""
     await _stored_crash(harness)
@@ -173,7 +173,7 @@ async def inspecting_changes_nothing(harness: BackendHarness) -> None:
         expect(harness.contents("s"), before)
 
 
-@mark.case("L2")
+@mark.rule("torn-tail-is-cut", "unterminated-record-is-kept")
 async def a_torn_tail_is_cut(harness: BackendHarness) -> None:
     """What was complete stays, and later appends do not fuse with the fragment."""
     await _stored_session(harness)
@@ -189,7 +189,7 @@ async def a_torn_tail_is_cut(harness: BackendHarness) -> None:
         expect(list((await persistence.load("s")).log), [*turn_events(1, 0), *turn_events(2, 3)])
 
 
-@mark.case("L4")
+@mark.rule("damage-refuses-the-load")
 async def damage_is_named_and_left_alone(harness: BackendHarness) -> None:
     """A damaged log loads in no way, and stays as it is."""
     await _stored_session(harness, turns=3)
@@ -205,8 +205,12 @@ async def damage_is_named_and_left_alone(harness: BackendHarness) -> None:
     expect(harness.contents("s"), before)
 
 
+@mark.rule("changed-log-is-never-overwritten")
 async def a_log_that_another_writer_changed_is_not_written_to(harness: BackendHarness) -> None:
-    """What no lock can prevent is noticed before the next write (Z9)."""
+    """What no lock can prevent is noticed before the next write.
+
+    Rule: changed-log-is-never-overwritten.
+    """
     await _stored_session(harness)
     async with _open(harness) as persistence:
         await persistence.load("s")
@@ -217,7 +221,7 @@ async def a_log_that_another_writer_changed_is_not_written_to(harness: BackendHa
         expect(harness.contents("s"), before)
 
 
-@mark.case("C22")
+@mark.rule("loaded-objects-are-detached")
 async def appends_after_a_load_go_to_the_right_place(harness: BackendHarness) -> None:
     """A load teaches the cursor; an append to a stored id loads it first."""
     await _stored_crash(harness)
@@ -227,7 +231,7 @@ async def appends_after_a_load_go_to_the_right_place(harness: BackendHarness) ->
         expect([event.seq for event in (await persistence.inspect("s")).log], list(range(9)))
 
 
-@mark.case("C21", "Q4")
+@mark.rule("revision-changes-with-log")
 async def the_revision_follows_the_log(harness: BackendHarness) -> None:
     """It changes with every append and with a recreation, and with nothing else."""
 
@@ -251,6 +255,7 @@ async def the_revision_follows_the_log(harness: BackendHarness) -> None:
         expect(await revision() in {first, second}, False)
 
 
+@mark.rule("delete-needs-the-lock")
 async def a_deleted_session_is_gone_for_every_process(harness: BackendHarness) -> None:
     """Its id can be used anew, and the new session has nothing of the old one."""
     await _stored_session(harness)

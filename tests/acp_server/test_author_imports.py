@@ -61,6 +61,7 @@ async def says_hello(client: AcpClient, folder: Path) -> None:
         assert await client.load_session(session_id, folder)
 
 
+@pytest.mark.rule("author-imports-never-meet-ours")
 @pytest.mark.parametrize("start", [COMMAND, MODULE], ids=["command", "python -m"])
 @pytest.mark.parametrize("spec", ["agent.py:hello", "agent:hello"])
 async def test_a_project_may_hold_modules_of_any_name(
@@ -73,12 +74,14 @@ async def test_a_project_may_hold_modules_of_any_name(
     await says_hello(server(start, spec, folder), folder)
 
 
+@pytest.mark.rule("author-imports-never-meet-ours")
 @pytest.mark.parametrize("name", ["email.py", "queue.py", "pydantic.py", "orjson.py", "a-b.py"])
 async def test_an_agents_file_may_have_any_name(name: str, tmp_path: Path) -> None:
     folder = project(tmp_path, name)
     await says_hello(server(COMMAND, f"{folder / name}:hello", folder), folder)
 
 
+@pytest.mark.rule("author-imports-never-meet-ours")
 async def test_an_authors_module_comes_before_an_installed_one_that_is_not_the_servers(
     tmp_path: Path,
 ) -> None:
@@ -89,6 +92,7 @@ async def test_an_authors_module_comes_before_an_installed_one_that_is_not_the_s
     await says_hello(server(COMMAND, "agent.py:hello", tmp_path), tmp_path)
 
 
+@pytest.mark.rule("author-imports-never-meet-ours")
 @pytest.mark.parametrize("package", OUR_PACKAGES)
 @pytest.mark.parametrize("way", ["named", "imported"])
 def test_a_package_with_the_name_of_ours_is_said_in_one_sentence(
@@ -125,6 +129,7 @@ def test_a_failing_import_names_file_and_line(text: str, line: int, tmp_path: Pa
     assert f"line {line}" in done.stderr
 
 
+@pytest.mark.rule("late-import-failure-is-answered")
 async def test_a_late_import_that_fails_is_answered_and_the_process_lives(tmp_path: Path) -> None:
     # Found before the installed one because the test says so, as a broken installation would be.
     (tmp_path / "broken").mkdir()

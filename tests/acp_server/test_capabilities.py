@@ -1,4 +1,7 @@
-"""What `initialize` advertises is served, and what it does not is refused (Z41)."""
+"""What `initialize` advertises is served, and what it does not is refused.
+
+Rule: capabilities-are-truthful.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -107,7 +110,7 @@ async def params_of(client: AcpClient, method: str, cwd: Path) -> Params:
     return members
 
 
-@pytest.mark.case("W12")
+@pytest.mark.rule("capabilities-are-truthful")
 @pytest.mark.parametrize("agent", AGENTS, ids=named)
 async def test_a_method_is_served_just_if_it_is_advertised(agent: Agent, tmp_path: Path) -> None:
     async with running_server(agent) as client:
@@ -121,7 +124,7 @@ async def test_a_method_is_served_just_if_it_is_advertised(agent: Agent, tmp_pat
                 assert await refused_code(client, method, {}) == METHOD_NOT_FOUND, method
 
 
-@pytest.mark.case("W12")
+@pytest.mark.rule("declared-sign-in-guards-sessions", "capabilities-are-truthful")
 async def test_nothing_but_the_sign_in_is_served_before_it_where_one_is_declared(
     tmp_path: Path,
 ) -> None:
@@ -140,7 +143,7 @@ async def test_nothing_but_the_sign_in_is_served_before_it_where_one_is_declared
         assert await client.new_session(tmp_path)
 
 
-@pytest.mark.case("W12")
+@pytest.mark.rule("unadvertised-methods-are-not-found", "capabilities-are-truthful")
 async def test_what_no_stable_version_has_is_not_found() -> None:
     async with running_server(AGENTS[0]) as client:
         for method in UNSTABLE:
@@ -187,7 +190,7 @@ BASELINE: Final[tuple[Params, ...]] = (
 )
 
 
-@pytest.mark.case("T2")
+@pytest.mark.rule("unadvertised-blocks-are-refused")
 @pytest.mark.parametrize("agent", AGENTS, ids=named)
 async def test_a_block_is_taken_just_if_it_is_advertised(agent: Agent, tmp_path: Path) -> None:
     async with running_server(agent) as client:
@@ -205,6 +208,7 @@ async def test_a_block_is_taken_just_if_it_is_advertised(agent: Agent, tmp_path:
             assert (await client.prompt(session_id, [block])).stop_reason == "end_turn"
 
 
+@pytest.mark.rule("directories-are-complete-lists")
 async def test_additional_directories_are_taken_if_they_are_advertised(tmp_path: Path) -> None:
     async with running_server(AGENTS[0]) as client:
         capabilities = await capabilities_of(client)
@@ -214,6 +218,7 @@ async def test_additional_directories_are_taken_if_they_are_advertised(tmp_path:
         assert await refused_code(client, "session/new", relative) == INVALID_PARAMS
 
 
+@pytest.mark.rule("capabilities-are-truthful")
 async def test_every_key_that_is_there_means_support() -> None:
     async with running_server(AGENTS[0]) as client:
         capabilities = await capabilities_of(client)
@@ -226,7 +231,7 @@ async def test_every_key_that_is_there_means_support() -> None:
             assert isinstance(marker, dict), name
 
 
-@pytest.mark.case("W12")
+@pytest.mark.rule("client-methods-need-capability", "capabilities-are-truthful")
 @pytest.mark.parametrize(
     "offered",
     [

@@ -43,7 +43,7 @@ async def touch(turn: Turn, word: str, name: str) -> None:
 CLERK = Agent("clerk", clerk)
 
 
-@pytest.mark.case("initialize.handshake")
+@pytest.mark.rule("version-is-answered-one")
 async def test_initialize_answers_a_numeric_version_and_capabilities() -> None:
     async with running_server(CLERK) as client:
         result = await client.initialize({})
@@ -52,7 +52,7 @@ async def test_initialize_answers_a_numeric_version_and_capabilities() -> None:
         assert isinstance(result["agentCapabilities"], dict)
 
 
-@pytest.mark.case("session.new.basic")
+@pytest.mark.rule("new-answers-then-lists-commands")
 async def test_a_new_session_has_an_id_of_its_own(tmp_path: Path) -> None:
     async with running_server(CLERK) as client:
         ids = [await client.new_session(tmp_path) for _ in range(3)]
@@ -60,7 +60,7 @@ async def test_a_new_session_has_an_id_of_its_own(tmp_path: Path) -> None:
         assert len(set(ids)) == 3
 
 
-@pytest.mark.case("prompt.single_turn", "update.termination")
+@pytest.mark.rule("response-is-last-of-turn")
 async def test_a_turn_shows_something_of_its_own_session_before_its_response_only(
     tmp_path: Path,
 ) -> None:
@@ -79,7 +79,7 @@ async def test_a_turn_shows_something_of_its_own_session_before_its_response_onl
         assert client.updates[shown:] == []
 
 
-@pytest.mark.case("cancel.in_flight", "cancel.followup_prompt")
+@pytest.mark.rule("cancelled-prompt-answers-cancelled", "cancel-covers-queued-prompts")
 async def test_a_cancelled_turn_says_so_and_the_prompt_behind_it_is_a_turn_of_its_own(
     tmp_path: Path,
 ) -> None:
@@ -94,7 +94,7 @@ async def test_a_cancelled_turn_says_so_and_the_prompt_behind_it_is_a_turn_of_it
         assert (result.stop_reason, result.text) == ("end_turn", "you said next")
 
 
-@pytest.mark.case("cancel.idle")
+@pytest.mark.rule("idle-cancel-does-nothing")
 async def test_a_cancel_while_idle_is_silent(tmp_path: Path) -> None:
     async with running_server(CLERK) as client:
         session_id = await client.new_session(tmp_path)
@@ -107,7 +107,7 @@ async def test_a_cancel_while_idle_is_silent(tmp_path: Path) -> None:
         assert (await client.prompt(session_id, "two")).stop_reason == "end_turn"
 
 
-@pytest.mark.case("prompt.multi_turn")
+@pytest.mark.rule("prompts-queue-in-order")
 async def test_prompts_in_a_row_are_answered_in_order(tmp_path: Path) -> None:
     async with running_server(CLERK) as client:
         session_id = await client.new_session(tmp_path)
@@ -116,7 +116,7 @@ async def test_prompts_in_a_row_are_answered_in_order(tmp_path: Path) -> None:
         assert texts == [f"you said n {number}" for number in range(4)]
 
 
-@pytest.mark.case("prompt.echo_empty", "T1")
+@pytest.mark.rule("empty-prompts-are-refused")
 @pytest.mark.parametrize(
     "blocks",
     [
@@ -136,7 +136,7 @@ async def test_a_prompt_without_content_is_refused_and_leaves_nothing(
         assert (await client.list_sessions())["sessions"] == []
 
 
-@pytest.mark.case("prompt.unrecognized")
+@pytest.mark.rule("stop-reason-follows-turn-end")
 async def test_a_prompt_without_a_special_answer_is_a_normal_turn(tmp_path: Path) -> None:
     async with running_server(CLERK) as client:
         session_id = await client.new_session(tmp_path)
@@ -145,7 +145,7 @@ async def test_a_prompt_without_a_special_answer_is_a_normal_turn(tmp_path: Path
         assert result.text == "you said 🦆 \u2028 ничего"
 
 
-@pytest.mark.case("prompt.structured_blocks")
+@pytest.mark.rule("unadvertised-blocks-are-refused")
 async def test_a_prompt_may_hold_text_and_links(tmp_path: Path) -> None:
     async with running_server(CLERK) as client:
         session_id = await client.new_session(tmp_path)
@@ -155,7 +155,7 @@ async def test_a_prompt_may_hold_text_and_links(tmp_path: Path) -> None:
             assert (await client.prompt(session_id, blocks)).stop_reason == "end_turn"
 
 
-@pytest.mark.case("prompt.background_completion")
+@pytest.mark.rule("response-is-last-of-turn")
 async def test_work_that_outlives_the_answer_is_before_the_response(tmp_path: Path) -> None:
     async def drive(turn: Turn) -> None:
         async with anyio.create_task_group() as tasks:
@@ -168,7 +168,7 @@ async def test_work_that_outlives_the_answer_is_before_the_response(tmp_path: Pa
         assert result.text == "answered part 0 part 1 part 2 "
 
 
-@pytest.mark.case("prompt.background_completion")
+@pytest.mark.rule("response-is-last-of-turn")
 async def test_work_that_nobody_waits_for_shows_nothing_after_the_response(tmp_path: Path) -> None:
     turns: list[Turn] = []
 
@@ -185,7 +185,7 @@ async def test_work_that_nobody_waits_for_shows_nothing_after_the_response(tmp_p
         assert len(client.updates) == shown
 
 
-@pytest.mark.case("errors.invalid_params")
+@pytest.mark.rule("bad-params-are-named")
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -212,14 +212,14 @@ async def test_missing_and_ill_typed_params_are_refused(
         assert await refused_code(client, method, params) == -32602
 
 
-@pytest.mark.case("errors.invalid_params.cwd_null")
+@pytest.mark.rule("bad-params-are-named")
 async def test_a_null_cwd_is_refused() -> None:
     async with running_server(CLERK) as client:
         params: dict[str, Any] = {"cwd": None, "mcpServers": []}
         assert await refused_code(client, "session/new", params) == -32602
 
 
-@pytest.mark.case("errors.invalid_prompt_session_type")
+@pytest.mark.rule("bad-params-are-named")
 @pytest.mark.parametrize("session_id", [7, None, True, {}, ["s"]])
 async def test_a_session_id_that_is_no_string_is_refused(session_id: object) -> None:
     async with running_server(CLERK) as client:
@@ -227,7 +227,7 @@ async def test_a_session_id_that_is_no_string_is_refused(session_id: object) -> 
         assert await refused_code(client, "session/prompt", params) == -32602
 
 
-@pytest.mark.case("errors.unknown_session", "T5")
+@pytest.mark.rule("unknown-session-is-not-found")
 async def test_a_prompt_to_an_unknown_session_names_it() -> None:
     async with running_server(CLERK) as client:
         with pytest.raises(AcpError) as caught:
@@ -236,7 +236,7 @@ async def test_a_prompt_to_an_unknown_session_names_it() -> None:
         assert caught.value.data == {"sessionId": UNKNOWN}
 
 
-@pytest.mark.case("errors.permission_denied", "errors.permission_denied.write")
+@pytest.mark.rule("answer-decides-the-call")
 @pytest.mark.parametrize("word", ["read", "write"])
 async def test_a_denied_call_fails_and_touches_nothing(word: str, tmp_path: Path) -> None:
     target = tmp_path / "file.txt"
@@ -253,7 +253,7 @@ async def test_a_denied_call_fails_and_touches_nothing(word: str, tmp_path: Path
     assert target.read_text() == "as it was"
 
 
-@pytest.mark.case("permissions.read.approved", "permissions.write.approved")
+@pytest.mark.rule("answer-decides-the-call")
 @pytest.mark.parametrize("word", ["read", "write"])
 async def test_an_allowed_call_completes(word: str, tmp_path: Path) -> None:
     target = tmp_path / "file.txt"

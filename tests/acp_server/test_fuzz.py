@@ -305,6 +305,7 @@ def run(function: Callable[..., Any], *args: Any, **options: Any) -> None:
     anyio.run(call)
 
 
+@pytest.mark.rule("bad-input-never-ends-server")
 @given(st.lists(byte_lines, max_size=8), st.booleans())
 @examples(30)
 def test_random_bytes(lines: list[bytes], opened: bool) -> None:
@@ -374,6 +375,7 @@ actions = st.one_of(
 )
 
 
+@pytest.mark.rule("sessions-stay-apart")
 @given(
     st.lists(st.tuples(actions, st.booleans()), min_size=1, max_size=20),
     st.lists(st.integers(0, 12), max_size=12),
@@ -406,6 +408,7 @@ async def fuzz_process(lines: Sequence[bytes], store: Path) -> None:
         assert client.stderr == ""
 
 
+@pytest.mark.rule("bad-input-never-ends-server")
 @given(lines=st.lists(st.one_of(byte_lines, json_lines, damaged_lines()), min_size=30, max_size=60))
 @examples(1)
 def test_a_real_process_survives_all_of_it(

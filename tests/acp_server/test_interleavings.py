@@ -122,6 +122,7 @@ def prompts_of(events: list[Event]) -> list[str]:
     return [e.data["content"][0]["text"] for e in events if e.type == "user/message"]
 
 
+@pytest.mark.rule("taken-lock-catches-up")
 @pytest.mark.parametrize("place", ["jsonl:{}/store", "sqlite:{}/store.db"])
 async def test_whatever_four_servers_do_no_acknowledged_turn_is_lost(
     place: str, tmp_path: Path

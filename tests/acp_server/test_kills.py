@@ -54,6 +54,7 @@ async def kill_at_byte(log: Path, size: int) -> None:
             await anyio.lowlevel.checkpoint()
 
 
+@pytest.mark.rule("stored-before-shown-or-done", "kill-loses-nothing-acknowledged")
 @pytest.mark.parametrize("chosen_by", ["frame", "byte"])
 async def test_a_kill_at_any_moment_of_a_turn_loses_nothing_complete(
     chosen_by: str, tmp_path: Path

@@ -46,7 +46,8 @@ def session_of(frame: Mapping[str, Any]) -> str | None:
 # Sessions that are not there.
 
 
-@pytest.mark.case("B15", "X6", "N8")
+@pytest.mark.rule("unknown-session-is-not-found", "idle-cancel-does-nothing")
+@pytest.mark.case("B15")
 async def test_an_unknown_session_is_named_by_each_method_and_nothing_is_created(
     tmp_path: Path,
 ) -> None:
@@ -77,7 +78,12 @@ async def test_an_unknown_session_is_named_by_each_method_and_nothing_is_created
     assert [path for path in (tmp_path / "store").rglob("*") if UNKNOWN in path.name] == []
 
 
-@pytest.mark.case("B16", "N16", "W3", "D6")
+@pytest.mark.rule(
+    "nothing-stored-before-first-append",
+    "new-answers-then-lists-commands",
+    "kill-loses-nothing-acknowledged",
+)
+@pytest.mark.case("B16")
 async def test_a_session_is_there_after_a_kill_once_it_has_had_a_turn(tmp_path: Path) -> None:
     async with server(tmp_path / "store", "echo") as client:
         await client.initialize()
@@ -100,7 +106,8 @@ async def test_a_session_is_there_after_a_kill_once_it_has_had_a_turn(tmp_path: 
 # What comes first and what comes last.
 
 
-@pytest.mark.case("B17", "W8", "N4", "FI5")
+@pytest.mark.rule("session-updates-follow-introduction", "new-answers-then-lists-commands")
+@pytest.mark.case("B17")
 @pytest.mark.parametrize("pipelined", [False, True])
 async def test_nothing_names_a_session_before_the_response_that_introduces_it(
     pipelined: bool,
@@ -128,7 +135,8 @@ async def test_nothing_names_a_session_before_the_response_that_introduces_it(
         assert variants <= OUT_OF_TURN
 
 
-@pytest.mark.case("B17", "B49", "W8")
+@pytest.mark.rule("session-updates-follow-introduction")
+@pytest.mark.case("B17", "B49")
 async def test_a_resumed_session_shows_no_history_and_nothing_before_its_response(
     tmp_path: Path,
 ) -> None:
@@ -159,7 +167,10 @@ class SlowPipe:
         return await self._receive()
 
 
-@pytest.mark.case("B18", "T8", "W8", "FI4", "FI5")
+@pytest.mark.rule(
+    "response-is-last-of-turn", "session-updates-follow-introduction", "call-ends-exactly-once"
+)
+@pytest.mark.case("B18")
 async def test_the_response_is_the_last_frame_of_its_turn_for_a_slow_reader(
     tmp_path: Path,
 ) -> None:
@@ -187,6 +198,7 @@ async def test_the_response_is_the_last_frame_of_its_turn_for_a_slow_reader(
             assert len(client.frames) > before
 
 
+@pytest.mark.rule("response-is-last-of-turn")
 @pytest.mark.case("B18")
 async def test_no_frame_is_lost_to_a_reader_with_a_pipe_that_is_full(tmp_path: Path) -> None:
     async with server(tmp_path / "store", "fast") as client:
@@ -200,6 +212,7 @@ async def test_no_frame_is_lost_to_a_reader_with_a_pipe_that_is_full(tmp_path: P
 # Sessions side by side.
 
 
+@pytest.mark.rule("sessions-stay-apart", "waiting-session-blocks-no-other")
 @pytest.mark.case("B27")
 async def test_a_session_that_waits_for_its_client_blocks_no_other(tmp_path: Path) -> None:
     backend = open_store("memory:")
@@ -266,7 +279,8 @@ def packet(session_id: str, prompt_id: str) -> tuple[bytes, bytes]:
     )
 
 
-@pytest.mark.case("B29", "X2", "Y3")
+@pytest.mark.rule("cancel-stops-prompt-before-it", "requests-start-in-order")
+@pytest.mark.case("B29")
 async def test_a_cancel_any_number_of_steps_behind_its_prompt_stops_that_prompt(
     tmp_path: Path,
 ) -> None:
@@ -300,6 +314,7 @@ async def answer_to(client: AcpClient, request_id: str) -> dict[str, Any]:
             await changed.wait()
 
 
+@pytest.mark.rule("cancel-sent-as-request-works")
 @pytest.mark.case("B29")
 async def test_a_cancel_sent_as_a_request_is_answered_and_nothing_hangs(tmp_path: Path) -> None:
     async with running_server(Agent("deaf", Deaf().drive)) as client:
@@ -311,7 +326,8 @@ async def test_a_cancel_sent_as_a_request_is_answered_and_nothing_hangs(tmp_path
         assert (await client.prompt(session_id, "next")).text == "fine"
 
 
-@pytest.mark.case("B29", "X2")
+@pytest.mark.rule("cancel-stops-prompt-before-it")
+@pytest.mark.case("B29")
 async def test_a_cancel_in_one_write_with_its_prompt_stops_it_in_a_real_process(
     tmp_path: Path,
 ) -> None:

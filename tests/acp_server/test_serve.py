@@ -76,6 +76,7 @@ async def test_the_printed_examples_run(example: str, tmp_path: Path) -> None:
             assert (tmp_path / "README.md").read_text(encoding="utf-8") == "# TITLE\n"
 
 
+@pytest.mark.rule("policy-blocks-prompt-first")
 async def test_a_forbidden_prompt_is_cancelled_shown_and_kept_from_the_model(
     tmp_path: Path,
 ) -> None:
@@ -157,6 +158,7 @@ async def test_an_idle_server_ends_at_once_on_eof(tmp_path: Path) -> None:
         assert client.stderr == ""
 
 
+@pytest.mark.rule("failing-agent-is-named-only")
 async def test_a_failing_agent_is_answered_without_its_secrets(tmp_path: Path) -> None:
     async with server(tmp_path / "store", "failing") as client:
         await client.initialize()
@@ -169,6 +171,7 @@ async def test_a_failing_agent_is_answered_without_its_secrets(tmp_path: Path) -
         assert (await client.list_sessions())["sessions"]
 
 
+@pytest.mark.rule("wrong-agent-is-told-plainly")
 async def test_a_wrong_agent_says_what_it_looked_for(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "acp_server", "serve", "--agent", f"{AGENTS}:nobody"]
     done = await anyio.run_process(argv, check=False)
@@ -197,6 +200,7 @@ async def test_prints_of_an_agent_do_not_touch_the_frames(tmp_path: Path) -> Non
             assert word in client.stderr
 
 
+@pytest.mark.rule("unusable-store-is-told")
 async def test_a_store_that_cannot_be_opened_is_refused_in_words_and_the_process_lives(
     tmp_path: Path,
 ) -> None:

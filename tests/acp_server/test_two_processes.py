@@ -103,6 +103,7 @@ async def what_a_load_shows(server: Server, session_id: str, cwd: Path) -> Any:
         return reader.transcript_of(session_id)
 
 
+@pytest.mark.rule("taken-lock-catches-up")
 async def test_each_sees_the_turns_of_the_other_once(
     server: Server, spec: str, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ async def test_each_sees_the_turns_of_the_other_once(
     assert starts == list(range(1, len(starts) + 1))
 
 
+@pytest.mark.rule("other-process-turn-refuses-prompt")
 async def test_of_two_prompts_at_once_one_is_refused_by_name(
     server: Server, spec: str, tmp_path: Path
 ) -> None:
@@ -153,6 +155,7 @@ async def test_of_two_prompts_at_once_one_is_refused_by_name(
         assert two.transcript_of(session_id).text == "first (ask). later (ask). "
 
 
+@pytest.mark.rule("looking-takes-no-lock")
 async def test_a_running_turn_is_looked_at_as_it_is(
     near_server: Server, spec: str, tmp_path: Path
 ) -> None:
@@ -187,6 +190,7 @@ async def test_a_running_turn_is_looked_at_as_it_is(
         )
 
 
+@pytest.mark.rule("looking-takes-no-lock")
 async def test_a_session_that_is_open_is_loaded_again_as_it_is_stored(
     near_server: Server, spec: str, tmp_path: Path
 ) -> None:
@@ -212,6 +216,7 @@ async def test_a_session_that_is_open_is_loaded_again_as_it_is_stored(
         assert user_texts(one, session_id) == ["first", "second", "wait"]
 
 
+@pytest.mark.rule("taken-lock-catches-up")
 async def test_the_turn_of_a_killed_process_is_closed_by_the_next_prompt(
     server: Server, spec: str, tmp_path: Path
 ) -> None:
@@ -236,6 +241,7 @@ async def test_the_turn_of_a_killed_process_is_closed_by_the_next_prompt(
     assert ends == ["completed", "interrupted", "completed"]
 
 
+@pytest.mark.rule("taken-lock-catches-up")
 async def test_a_setting_of_one_is_in_force_in_the_other(
     near_server: Server, spec: str, tmp_path: Path
 ) -> None:
@@ -258,6 +264,7 @@ async def test_a_setting_of_one_is_in_force_in_the_other(
     await stored(spec, session_id)
 
 
+@pytest.mark.rule("idle-sessions-keep-no-descriptor")
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
 async def test_an_idle_session_keeps_no_descriptor(server: Server, tmp_path: Path) -> None:
     async with server() as client:

@@ -76,6 +76,7 @@ async def frames_until(near: MemoryTransport, request_id: object) -> list[dict[s
     return frames
 
 
+@pytest.mark.rule("producers-wait-for-readers")
 async def test_a_client_that_never_reads_stops_the_agent_and_not_the_server() -> None:
     made = 0
 
@@ -105,6 +106,7 @@ async def test_a_client_that_never_reads_stops_the_agent_and_not_the_server() ->
         assert frames[-1]["result"] == {"stopReason": "cancelled"}
 
 
+@pytest.mark.rule("producers-wait-for-readers")
 async def test_requests_of_a_client_that_never_reads_pause_at_64_mib_of_answers() -> None:
     async def drive(turn: Turn) -> None:
         await turn.text("hi")
@@ -163,7 +165,9 @@ def last_reason(store: Path, session_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", ["closes stdout", "ends stdin and reads nothing", "closes both"])
-@pytest.mark.case("FI3", "D1", "T12")
+@pytest.mark.rule(
+    "bad-input-never-ends-server", "end-of-input-ends-server", "gone-client-stops-no-turn"
+)
 def test_a_client_that_goes_away_in_a_flood_ends_the_process(way: str, tmp_path: Path) -> None:
     server = Descriptors(tmp_path / "store", "flood")
     try:
@@ -186,7 +190,8 @@ def test_a_client_that_goes_away_in_a_flood_ends_the_process(way: str, tmp_path:
 # A client that does not answer.
 
 
-@pytest.mark.case("B27", "X8")
+@pytest.mark.rule("waiting-session-blocks-no-other", "cancel-withdraws-client-requests")
+@pytest.mark.case("B27")
 async def test_a_client_that_never_answers_blocks_only_what_waits_for_it(tmp_path: Path) -> None:
     async def drive(turn: Turn) -> None:
         if turn.prompt == "read":
@@ -251,7 +256,10 @@ async def reach(client: AcpClient, stage: str, tmp_path: Path) -> str | None:
 
 
 @pytest.mark.parametrize("stage", EOF_STAGES)
-@pytest.mark.case("B05", "FI3", "D1", "D3")
+@pytest.mark.rule(
+    "end-of-input-ends-server", "bad-input-never-ends-server", "open-prompts-end-cancelled"
+)
+@pytest.mark.case("B05")
 async def test_the_end_of_input_ends_the_process_in_order_at_any_stage(
     stage: str, tmp_path: Path
 ) -> None:
@@ -305,7 +313,8 @@ async def talk(client: AcpClient, cwd: Path) -> None:
     await client.wait()
 
 
-@pytest.mark.case("B03", "FI1", "W10", "Y4")
+@pytest.mark.rule("stdout-has-frames-only")
+@pytest.mark.case("B03")
 async def test_warnings_and_debug_logs_stay_off_stdout(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONWARNINGS": "always", "PYTHONDEVMODE": "1"}
     command = argv(tmp_path / "store", "noisy", "--log-level", "debug")
@@ -314,7 +323,8 @@ async def test_warnings_and_debug_logs_stay_off_stdout(tmp_path: Path) -> None:
         assert "refused a frame" in client.stderr
 
 
-@pytest.mark.case("B03", "FI1", "W10")
+@pytest.mark.rule("stdout-has-frames-only")
+@pytest.mark.case("B03")
 async def test_prints_around_the_program_stay_off_stdout(tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
@@ -329,7 +339,8 @@ async def test_prints_around_the_program_stay_off_stdout(tmp_path: Path) -> None
             assert word in client.stderr
 
 
-@pytest.mark.case("B03", "B04", "FI1", "W10")
+@pytest.mark.rule("stdout-has-frames-only", "children-have-no-wire")
+@pytest.mark.case("B03", "B04")
 async def test_prints_of_tools_and_children_stay_off_stdout(tmp_path: Path) -> None:
     async with AcpClient.spawn(argv(tmp_path / "store", "noisy")) as client:
         await talk(client, tmp_path)
@@ -337,7 +348,8 @@ async def test_prints_of_tools_and_children_stay_off_stdout(tmp_path: Path) -> N
             assert word in client.stderr
 
 
-@pytest.mark.case("B03", "FI1", "W10")
+@pytest.mark.rule("stderr-is-silent-unless-asked", "stdout-has-frames-only")
+@pytest.mark.case("B03")
 async def test_a_first_start_on_a_fresh_store_writes_frames_only(tmp_path: Path) -> None:
     store = tmp_path / "deep" / "er" / "store"
     async with AcpClient.spawn(argv(store, "echo")) as client:

@@ -132,7 +132,20 @@ def odd_lines() -> Iterator[tuple[str, bytes, list[tuple[Any, int | None]]]]:
     )
 
 
-@pytest.mark.case("B02", "B11", "FI1", "FI2", "FI3", "W9", "Y1", "Y5", "Y7", "Y9", "N6", "N7")
+@pytest.mark.rule(
+    "unknown-notifications-are-silent",
+    "errors-have-fixed-codes",
+    "stdout-has-frames-only",
+    "each-request-gets-one-response",
+    "bad-input-never-ends-server",
+    "responses-are-routed",
+    "malformed-messages-are-invalid",
+    "unsafe-integers-are-refused",
+    "only-lf-ends-a-line",
+    "unadvertised-methods-are-not-found",
+    "unparsable-line-is-parse-error",
+)
+@pytest.mark.case("B02", "B11")
 async def test_every_odd_line_is_answered_as_ruled_and_the_process_lives(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         pid = client.pid
@@ -150,7 +163,10 @@ async def one_more_frame(client: AcpClient, count: int) -> None:
     await client.wait_for_frame(lambda _frame: len(client.frames) > count)
 
 
-@pytest.mark.case("B11", "Y6", "W9", "Y2")
+@pytest.mark.rule(
+    "ids-come-back-exactly", "bad-input-never-ends-server", "extra-members-are-accepted"
+)
+@pytest.mark.case("B11")
 async def test_ids_of_every_kind_come_back_with_value_and_type(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         ids = [b'"abc"', b"0", b"-7", b'""', b'"7"', b"null", b"123456789012345678901234567890"]
@@ -166,6 +182,7 @@ async def test_ids_of_every_kind_come_back_with_value_and_type(tmp_path: Path) -
             assert client.frames[-1].data.startswith(start)
 
 
+@pytest.mark.rule("each-request-gets-one-response")
 @pytest.mark.case("B11")
 async def test_one_id_twice_in_one_write_gets_two_answers(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
@@ -175,7 +192,7 @@ async def test_one_id_twice_in_one_write_gets_two_answers(tmp_path: Path) -> Non
         assert any("result" in frame for frame in answered)
 
 
-@pytest.mark.case("Y9", "W9")
+@pytest.mark.rule("only-lf-ends-a-line", "bad-input-never-ends-server")
 async def test_a_bom_crlf_and_frames_in_pieces_are_read(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "acp_server", "serve", "--agent", f"{AGENTS}:echo"]
     argv += ["--store", f"jsonl:{tmp_path / 'store'}"]
@@ -207,7 +224,8 @@ async def answer_to(client: AcpClient, request_id: str) -> dict[str, Any]:
     return await client.wait_for_frame(lambda frame: frame.get("id") == request_id, 30)
 
 
-@pytest.mark.case("B01", "Y8", "W9")
+@pytest.mark.rule("large-frames-come-whole", "bad-input-never-ends-server")
+@pytest.mark.case("B01")
 async def test_frames_of_any_size_arrive_whole(tmp_path: Path) -> None:
     async with serving(tmp_path, "digest") as client:
         session_id = await client.new_session(tmp_path)
@@ -222,6 +240,7 @@ async def test_frames_of_any_size_arrive_whole(tmp_path: Path) -> None:
             assert said == hashlib.sha256(text.encode()).hexdigest()
 
 
+@pytest.mark.rule("large-frames-come-whole")
 @pytest.mark.case("B01")
 async def test_a_large_frame_and_the_next_in_one_write_are_both_handled(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
@@ -232,6 +251,7 @@ async def test_a_large_frame_and_the_next_in_one_write_are_both_handled(tmp_path
         assert answered == [("l", NO_METHOD), ("s", NO_METHOD)]
 
 
+@pytest.mark.rule("large-frames-come-whole")
 @pytest.mark.case("B01")
 async def test_a_large_answer_of_the_client_reaches_the_tool(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_text("x" * MIB)
@@ -241,7 +261,8 @@ async def test_a_large_answer_of_the_client_reaches_the_tool(tmp_path: Path) -> 
         assert result.text == f"{MIB} characters"
 
 
-@pytest.mark.case("B01", "FI3")
+@pytest.mark.rule("large-frames-come-whole", "bad-input-never-ends-server")
+@pytest.mark.case("B01")
 async def test_a_frame_beyond_the_limit_is_refused_once_and_skipped_to_its_end(
     tmp_path: Path,
 ) -> None:
@@ -252,6 +273,7 @@ async def test_a_frame_beyond_the_limit_is_refused_once_and_skipped_to_its_end(
         assert refusals(await answers_to(client, line + b"\n")) == [(None, INVALID)]
 
 
+@pytest.mark.rule("only-lf-ends-a-line", "prompt-is-never-echoed")
 @pytest.mark.case("B08", "B19")
 async def test_line_separators_are_ordinary_characters_everywhere(tmp_path: Path) -> None:
     (tmp_path / "odd.txt").write_bytes(LINE_ENDS.encode())
@@ -293,6 +315,7 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+@pytest.mark.rule("children-have-no-wire")
 @pytest.mark.case("B04")
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks into /proc")  # noqa: PTH112
 async def test_a_child_of_an_agent_cannot_eat_frames(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ WAITS = Agent("waits", waits)
 # Replay.
 
 
-@pytest.mark.case("W4", "FI4", "FI7")
+@pytest.mark.rule("updates-are-what-was-stored", "call-ends-exactly-once")
 async def test_a_replay_folds_to_the_live_transcript_with_every_call_ended(tmp_path: Path) -> None:
     backend = open_store("memory:")
     async with running_server(EVERYTHING, store=backend, permissions=["allow_once"]) as client:
@@ -94,7 +94,7 @@ def nulls(value: Any, path: str = "") -> Iterator[str]:
                 yield from nulls(item, f"{path}.{name}")
 
 
-@pytest.mark.case("W13", "W2", "FI1")
+@pytest.mark.rule("frames-hold-no-null", "frames-fit-the-schema", "stdout-has-frames-only")
 async def test_no_frame_holds_a_null_but_where_the_protocol_needs_it(tmp_path: Path) -> None:
     async with running_server(EVERYTHING, permissions=["allow_once"]) as client:
         session_id = await client.new_session(tmp_path)
@@ -115,7 +115,8 @@ async def test_no_frame_holds_a_null_but_where_the_protocol_needs_it(tmp_path: P
 # Repair.
 
 
-@pytest.mark.case("W5", "B51")
+@pytest.mark.rule("torn-tail-is-cut")
+@pytest.mark.case("B51")
 @pytest.mark.parametrize("tail", [b"", b"\n", b'{"type":"turn/', b"\x00" * 40, b"garbage\n"])
 async def test_a_torn_last_line_is_repaired_and_the_session_goes_on(
     tail: bytes, tmp_path: Path
@@ -156,7 +157,12 @@ async def waiting_at(client: AcpClient, session_id: str, place: str) -> Any:
     return handle
 
 
-@pytest.mark.case("W6", "X1", "X3", "X5", "X8")
+@pytest.mark.rule(
+    "cancelled-prompt-answers-cancelled",
+    "idle-cancel-does-nothing",
+    "cancel-closes-open-calls",
+    "cancel-withdraws-client-requests",
+)
 @pytest.mark.parametrize("place", ["idle", "model", "tool", "permission"])
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_cancel_ends_what_runs_and_leaves_the_next_prompt_alone(
@@ -178,7 +184,7 @@ async def test_a_cancel_ends_what_runs_and_leaves_the_next_prompt_alone(
         assert (ended.stop_reason, ended.text) == ("end_turn", "next")
 
 
-@pytest.mark.case("W7")
+@pytest.mark.rule("request-cancel-covers-one-prompt")
 async def test_a_request_cancel_covers_that_prompt_alone(tmp_path: Path) -> None:
     async with running_server(WAITS) as client:
         session_id = await client.new_session(tmp_path)
@@ -194,7 +200,7 @@ async def test_a_request_cancel_covers_that_prompt_alone(tmp_path: Path) -> None
         assert (await last.result()).text == "last"
 
 
-@pytest.mark.case("W7")
+@pytest.mark.rule("request-cancel-covers-one-prompt")
 async def test_a_cancelled_load_is_answered_so_and_the_session_loads_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +242,7 @@ async def pages(client: AcpClient, cwd: Path | None = None) -> list[list[str]]:
     return found
 
 
-@pytest.mark.case("W11", "N15")
+@pytest.mark.rule("list-pages-newest-first", "list-rows-fold-the-log")
 async def test_pages_are_bounded_and_stable_while_sessions_come_and_change(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
@@ -284,7 +290,7 @@ async def recorded_talk(store: Path, cwd: Path) -> list[bytes]:
         return [frame.data for frame in client.frames]
 
 
-@pytest.mark.case("W1", "W2")
+@pytest.mark.rule("same-input-gives-same-frames", "frames-fit-the-schema")
 async def test_the_same_lines_of_the_client_are_answered_by_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("content")
     first = await recorded_talk(tmp_path / "first", tmp_path)

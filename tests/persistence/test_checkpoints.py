@@ -5,6 +5,7 @@ import pytest
 from persistence.checkpoints import starts_write_behind
 
 
+@pytest.mark.rule("important-events-start-flush")
 @pytest.mark.parametrize(
     ("event_type", "at_once"),
     [

@@ -8,6 +8,7 @@ from persistence.testing import CONTRACT, Check, check_name
 from persistence.testing.harnesses import JsonlHarness, MemoryHarness
 
 
+@pytest.mark.rule("backends-bring-primitives")
 @pytest.mark.parametrize("check", CONTRACT, ids=check_name)
 async def test_memory(check: Check) -> None:
     await check(MemoryHarness())

@@ -67,6 +67,7 @@ class Removing(OsFiles):
         return super().stat(path)
 
 
+@pytest.mark.rule("lock-is-held-by-kernel")
 def test_a_lock_on_a_removed_file_is_taken_again(tmp_path: Path) -> None:
     held = lock(tmp_path, Removing(tmp_path / "lock", 2))
     assert held.try_acquire()

@@ -170,7 +170,13 @@ async def check_agreement(folder: Path, tail: list[bytes]) -> None:
         assert await outcome_of(rows) == outcome
 
 
-@pytest.mark.case("A14", "L2", "L3", "L4")
+@pytest.mark.rule(
+    "removed-forms-are-refused",
+    "torn-tail-is-cut",
+    "unterminated-record-is-kept",
+    "complete-events-are-kept",
+    "damage-refuses-the-load",
+)
 @settings(max_examples=80, deadline=None)
 @given(mutated_tails())
 @example(REFUSED[:1])

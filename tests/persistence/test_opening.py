@@ -37,6 +37,7 @@ def test_a_place_that_cannot_be_a_store_is_refused(tmp_path: Path) -> None:
         open_store(f"jsonl:{tmp_path}/file")
 
 
+@pytest.mark.rule("backends-bring-primitives")
 def test_a_plugin_brings_its_own_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("other", f"{__name__}:unused", "acp_session_server.stores")
     monkeypatch.setattr(EntryPoint, "load", lambda _point: lambda path: ("opened", path))

@@ -150,6 +150,7 @@ async def test_what_stands_in_a_lock_file_locks_nobody_out(spec: str, leftover: 
     assert await texts(spec) == ["xyzzy"]
 
 
+@pytest.mark.rule("delete-needs-the-lock")
 @pytest.mark.case("B61")
 async def test_a_delete_from_a_second_process_is_refused_or_complete(spec: str) -> None:
     await stored(spec)
@@ -181,6 +182,7 @@ async def test_a_file_removed_behind_a_writer_does_not_come_back(spec: str) -> N
         assert not await persistence.has("s")
 
 
+@pytest.mark.rule("writing-takes-the-lock")
 @pytest.mark.case("B56")
 async def test_a_lock_held_by_another_process_is_waited_for(tmp_path: Path) -> None:
     spec = f"sqlite:{tmp_path}/store.db"

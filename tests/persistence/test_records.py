@@ -33,7 +33,7 @@ def event_line(data: str, seq: int = 0) -> bytes:
     return f'{{"type":"x/y","seq":{seq},"time":1,"data":{data}}}'.encode()
 
 
-@pytest.mark.case("Y7", "Y10")
+@pytest.mark.rule("unsafe-integers-are-refused", "nesting-is-not-recursive")
 @pytest.mark.parametrize(
     "data",
     [
@@ -134,7 +134,7 @@ def test_whatever_an_event_holds_comes_back_the_same(value: object) -> None:
     assert json.dumps(twice.data) == json.dumps(value)
 
 
-@pytest.mark.case("K9")
+@pytest.mark.rule("token-borders-are-kept")
 @given(
     st.lists(
         st.tuples(st.sampled_from(["text-delta", "reasoning-delta"]), st.integers(0, 1), st.text()),

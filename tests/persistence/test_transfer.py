@@ -153,6 +153,7 @@ async def test_a_file_without_a_session_header_is_refused(tmp_path: Path, first:
         await import_log(log_file(tmp_path, *turn(), header=first), MemoryBackend())
 
 
+@pytest.mark.rule("only-version-zero-is-read")
 @pytest.mark.case("B42")
 @pytest.mark.parametrize("version", [1, -1, "0", None, True, 10**9])
 async def test_another_format_version_is_refused_by_its_number(
@@ -251,6 +252,7 @@ async def test_an_open_turn_is_a_note(backend: SessionBackend, tmp_path: Path) -
     await backend.close()
 
 
+@pytest.mark.rule("stored-violations-are-reported")
 async def test_what_a_load_tolerates_is_named(tmp_path: Path) -> None:
     backend = MemoryBackend()
     start, _, end = turn()

@@ -55,11 +55,13 @@ def test_the_suite_is_in_order() -> None:
     assert list(suite_faults(SUITE)) == []
 
 
+@pytest.mark.rule("scenario-is-a-directory")
 def test_the_first_wave_is_there() -> None:
     assert FIRST_WAVE - names() == set()
     assert len(names()) >= 40
 
 
+@pytest.mark.rule("scenario-is-a-directory")
 def test_each_scenario_says_what_it_pins_in_one_sentence() -> None:
     for path in SUITE.glob("*/scenario.json"):
         about = json.loads(path.read_text("utf-8"))["about"]
@@ -67,7 +69,7 @@ def test_each_scenario_says_what_it_pins_in_one_sentence() -> None:
         assert 20 < len(about) < 140, path.parent.name
 
 
-@pytest.mark.case("G10")
+@pytest.mark.rule("unchanged-run-writes-nothing")
 @pytest.mark.parametrize("name", ["load-replay", "fork-of-a-fork", "two-sessions"])
 def test_two_runs_give_the_same(name: str) -> None:
     directory = load_scenario(SUITE / name)

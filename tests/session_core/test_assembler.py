@@ -32,6 +32,7 @@ def assemble(*chunks: dict[str, Any]) -> StreamAssembler:
     return assembler
 
 
+@pytest.mark.rule("chunks-assemble-to-blocks")
 def test_deltas_without_start_or_end_make_blocks_in_index_order() -> None:
     assembler = assemble(
         call(2, '{"a"', "c1", name="read"),
@@ -51,6 +52,7 @@ def test_deltas_without_start_or_end_make_blocks_in_index_order() -> None:
     assert assembler.text_of(9) == ""
 
 
+@pytest.mark.rule("chunks-assemble-to-blocks")
 def test_the_first_block_end_is_the_last_word_on_its_block() -> None:
     first = {"type": "text", "text": "authoritative"}
     assembler = assemble(
@@ -69,6 +71,7 @@ def test_a_block_of_which_nothing_came_is_none() -> None:
     assert assemble().blocks() == []
 
 
+@pytest.mark.rule("chunks-assemble-to-blocks")
 def test_a_call_whose_id_never_came_gets_one_from_its_index() -> None:
     assert assemble(call(3, "{}")).blocks() == [
         {"type": "tool-call", "id": "call-3", "name": "", "arguments": "{}"}
@@ -77,6 +80,7 @@ def test_a_call_whose_id_never_came_gets_one_from_its_index() -> None:
     assert late.blocks() == [{"type": "tool-call", "id": "c9", "name": "read", "arguments": "{}"}]
 
 
+@pytest.mark.rule("truncated-calls-are-dropped")
 def test_a_stream_cut_by_the_token_limit_gives_no_calls() -> None:
     chunks = [text(0, "a"), call(1, "{", "c1", name="read")]
     cut = assemble(*chunks, finish("max-tokens"))
@@ -86,6 +90,7 @@ def test_a_stream_cut_by_the_token_limit_gives_no_calls() -> None:
     assert len(assemble(*chunks, finish("of-a-later-day")).blocks()) == 2
 
 
+@pytest.mark.rule("stream-chunks-have-fixed-shapes")
 def test_nothing_follows_finish_and_usage_comes_once() -> None:
     usage = {"type": "usage", "usage": {"inputTokens": 1, "outputTokens": 2}}
     assembler = assemble(text(0, "a"), usage)

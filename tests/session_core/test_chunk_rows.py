@@ -60,14 +60,14 @@ def assert_verbatim(events: list[Event]) -> None:
     assert decoded(stored) == events
 
 
-@pytest.mark.case("K1")
+@pytest.mark.rule("delta-runs-are-packed")
 def test_two_are_stored_as_they_are_and_three_as_a_row() -> None:
     assert_verbatim([text(0), text(1)])
     assert types(pack_records([text(0), text(1), text(2)])) == ["text-chunks"]
     assert pack_records([]) == []
 
 
-@pytest.mark.case("K2", "K6")
+@pytest.mark.rule("delta-runs-are-packed", "token-borders-are-kept")
 def test_example_a_four_text_deltas() -> None:
     events = [
         text(10, "Hel", time=1000, turn=2),
@@ -84,7 +84,7 @@ def test_example_a_four_text_deltas() -> None:
     assert decoded(stored) == events
 
 
-@pytest.mark.case("K2", "K3")
+@pytest.mark.rule("delta-runs-are-packed", "run-breaks-where-members-differ")
 def test_example_b_the_name_is_part_of_what_a_row_repeats() -> None:
     rest = [call(21, '{"p', time=5000), call(22, 'ath":', time=5005), call(23, '"a"}', time=5010)]
     first = call(20, "", time=4990, name="read")
@@ -103,7 +103,7 @@ def test_example_b_the_name_is_part_of_what_a_row_repeats() -> None:
     assert_verbatim(mixed)
 
 
-@pytest.mark.case("K2")
+@pytest.mark.rule("delta-runs-are-packed")
 def test_example_c_blocks_and_kinds_part_runs() -> None:
     events = [
         chunk(0, {"type": "block-start", "index": 0, "blockType": "reasoning"}),
@@ -120,7 +120,7 @@ def test_example_c_blocks_and_kinds_part_runs() -> None:
     assert decoded(stored) == events
 
 
-@pytest.mark.case("K2")
+@pytest.mark.rule("delta-runs-are-packed")
 def test_example_d_how_a_stream_is_split_is_lost_on_reading() -> None:
     events = [text(seq, str(seq), time=seq * 10) for seq in range(5)]
     whole = pack_records(events)
@@ -130,7 +130,7 @@ def test_example_d_how_a_stream_is_split_is_lost_on_reading() -> None:
     assert decoded(whole) == decoded(split) == events
 
 
-@pytest.mark.case("K2", "K4", "K5")
+@pytest.mark.rule("delta-runs-are-packed", "only-plain-deltas-are-packed")
 @pytest.mark.parametrize(
     "odd",
     [
@@ -171,13 +171,13 @@ def test_example_e_what_breaks_a_run(odd: Event) -> None:
     assert stored[1] == odd.to_json()
 
 
-@pytest.mark.case("K5")
+@pytest.mark.rule("only-plain-deltas-are-packed")
 def test_a_gap_in_time_beyond_the_safe_integers_breaks_a_run() -> None:
     early, late = [text(seq, time=-MAX) for seq in range(3)], [text(3, time=MAX)]
     assert types(pack_records([*early, *late])) == ["text-chunks", "assistant/chunk"]
 
 
-@pytest.mark.case("K6")
+@pytest.mark.rule("token-borders-are-kept")
 def test_token_borders_are_kept() -> None:
     events = [text(seq, part) for seq, part in enumerate(["", "", "ab", "", "c"])]
     [row] = pack_records(events)
@@ -203,7 +203,7 @@ def call_row(**data: Any) -> dict[str, Any]:
     return row(type="tool-call-chunks", data={**call, **data})
 
 
-@pytest.mark.case("K7")
+@pytest.mark.rule("malformed-rows-raise")
 @pytest.mark.parametrize("members", [1, 2])
 def test_short_rows_are_read(members: int) -> None:
     texts = ["a", "b"][:members]
@@ -214,7 +214,7 @@ def test_short_rows_are_read(members: int) -> None:
     ][:members]
 
 
-@pytest.mark.case("K2", "K8")
+@pytest.mark.rule("delta-runs-are-packed", "malformed-rows-raise")
 @pytest.mark.parametrize(
     "bad",
     [
@@ -263,7 +263,7 @@ def test_a_malformed_row_is_named_and_refused(bad: Any) -> None:
             decode(bad)
 
 
-@pytest.mark.case("K8")
+@pytest.mark.rule("malformed-rows-raise")
 @pytest.mark.parametrize(
     "value", [None, 5, "text", [], {}, {"type": 5}, {"type": []}, {"type": "x/y", "seq": "?"}]
 )
@@ -272,14 +272,14 @@ def test_what_is_no_row_passes_through(value: Any) -> None:
     assert same is value
 
 
-@pytest.mark.case("K8")
+@pytest.mark.rule("malformed-rows-raise")
 def test_an_event_passes_through_whatever_its_payload() -> None:
     stored = {"type": "user/message", "seq": 3, "time": 4, "data": {"broken": True}}
     assert decode_storage_record(stored) == [event_from_json(stored)]
     assert decode_storage_run(stored) == event_from_json(stored)
 
 
-@pytest.mark.case("K10")
+@pytest.mark.rule("run-breaks-where-members-differ")
 def test_neighbours_that_are_equal_in_python_only_are_kept_apart() -> None:
     indexes: list[Any] = [1, 1, 1, 1.0, 1.0, 1.0, True, True, True, 1]
     events = [text(seq, index=index) for seq, index in enumerate(indexes)]

@@ -39,6 +39,7 @@ async def summarize(messages: Sequence[Message]) -> Summary:
     return Summary(f"<{text}>", "acme", "m1", shadowed_token_count=42, max_tokens=100)
 
 
+@pytest.mark.rule("compaction-is-bracketed")
 async def test_a_range_becomes_one_summary_in_a_turn_of_its_own(
     talk: Session, write: Write
 ) -> None:
@@ -134,6 +135,7 @@ def outline(session: Session, seq: int) -> list[str]:
     return [event.type for event in session.events[seq:]]
 
 
+@pytest.mark.rule("compaction-is-bracketed")
 async def test_a_failed_summary_is_bracketed_and_changes_no_surface(talk: Session) -> None:
     async def failing(_messages: Sequence[Message]) -> Summary:
         raise ZeroDivisionError("secret")
@@ -149,6 +151,7 @@ async def test_a_failed_summary_is_bracketed_and_changes_no_surface(talk: Sessio
     await compact_range(talk, 1, 3, summarize)
 
 
+@pytest.mark.rule("compaction-is-bracketed")
 async def test_a_cancelled_summary_is_bracketed_too(talk: Session) -> None:
     started = anyio.Event()
 

@@ -18,7 +18,7 @@ from session_core import (
 Write = Callable[..., list[Event]]
 
 
-@pytest.mark.case("P9")
+@pytest.mark.rule("last-message-turn-skips-others")
 def test_the_last_end_of_a_message_turn_is_found_past_other_turns(
     session: Session, write: Write
 ) -> None:
@@ -34,6 +34,7 @@ def test_the_last_end_of_a_message_turn_is_found_past_other_turns(
     assert find_last_message_turn_end(session.events) == session.events[-1]
 
 
+@pytest.mark.rule("folds-read-last-event")
 def test_the_last_word_counts(session: Session, write: Write) -> None:
     assert current_title(session.events) is None
     write(session, "turn")
@@ -44,6 +45,7 @@ def test_the_last_word_counts(session: Session, write: Write) -> None:
         assert current_title(events) == "second"
 
 
+@pytest.mark.rule("folds-read-last-event")
 def test_turns_are_read_off_their_boundaries(session: Session, write: Write) -> None:
     seen = []
     for word in ("turn", "user a", "/turn", "turn injection", "step", "delta a", "/step", "/turn"):

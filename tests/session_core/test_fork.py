@@ -14,7 +14,7 @@ def fork_code(fork: Callable[[], object]) -> str:
     return info.value.code
 
 
-@pytest.mark.case("F1")
+@pytest.mark.rule("fork-ends-at-turn-end")
 def test_an_empty_session_forks_into_an_empty_child(store: SessionStore, live: Session) -> None:
     child = store.fork(live)
     assert len(child.events) == 0
@@ -23,7 +23,7 @@ def test_an_empty_session_forks_into_an_empty_child(store: SessionStore, live: S
     assert store.get(child.id) is child
 
 
-@pytest.mark.case("F2", "F3")
+@pytest.mark.rule("fork-refusals-have-typed-codes")
 def test_a_boundary_is_an_event_of_the_log(
     store: SessionStore, live: Session, write: Write
 ) -> None:
@@ -35,7 +35,7 @@ def test_a_boundary_is_an_event_of_the_log(
     assert store.list() == [live]
 
 
-@pytest.mark.case("F4", "F5", "F6")
+@pytest.mark.rule("fork-refusals-have-typed-codes", "fork-ends-at-turn-end")
 def test_a_fork_is_made_where_a_turn_ended(
     store: SessionStore, live: Session, write: Write
 ) -> None:
@@ -49,7 +49,7 @@ def test_a_fork_is_made_where_a_turn_ended(
     assert child.derive_messages() == live.derive_messages()[:1]
 
 
-@pytest.mark.case("F7")
+@pytest.mark.rule("fork-ends-at-turn-end")
 @pytest.mark.parametrize(
     "kind",
     [
@@ -72,7 +72,7 @@ def test_whatever_ended_the_turn(
     assert store.fork(live).events == live.events
 
 
-@pytest.mark.case("F8", "F9")
+@pytest.mark.rule("fork-refusals-have-typed-codes")
 def test_who_may_be_forked_is_settled_first(store: SessionStore, live: Session) -> None:
     taken = store.create("taken")
     assert fork_code(lambda: store.fork("nobody", 99, "taken")) == "SESSION_ALREADY_EXISTS"
@@ -85,7 +85,7 @@ def test_who_may_be_forked_is_settled_first(store: SessionStore, live: Session) 
     assert store.fork("live", child_id="child").header.parent_session == "live"
 
 
-@pytest.mark.case("F10")
+@pytest.mark.rule("fork-header-names-parent")
 def test_folder_is_inherited_and_depth_is_not(store: SessionStore) -> None:
     deep = store.create("deep", cwd="/work", delegation_depth=2, created_at=1)
     child = store.fork(deep)
@@ -96,7 +96,7 @@ def test_folder_is_inherited_and_depth_is_not(store: SessionStore) -> None:
     assert store.fork(store.create("nowhere")).header.cwd is None
 
 
-@pytest.mark.case("F11")
+@pytest.mark.rule("forks-are-independent")
 def test_a_child_goes_on_counting_and_on_its_own(
     store: SessionStore, live: Session, write: Write
 ) -> None:

@@ -36,7 +36,7 @@ def assert_vetoed(session: Session, append: Callable[[], object]) -> None:
     assert session.events is before
 
 
-@pytest.mark.case("I1")
+@pytest.mark.rule("turns-and-steps-nest")
 @pytest.mark.parametrize(
     "word", ["user a", "steer a", "todo a", "context a", "plugin a", "blocked a"]
 )
@@ -47,7 +47,7 @@ def test_every_event_is_inside_a_turn(live: Session, write: Write, word: str) ->
     assert_vetoed(live, lambda: write(live, word))
 
 
-@pytest.mark.case("I2")
+@pytest.mark.rule("turns-and-steps-nest")
 def test_turns_do_not_nest_and_count_up(live: Session, write: Write) -> None:
     def start(turn: int) -> Event:
         return live.append("turn/start", {"turn": turn, "trigger": {"kind": "x"}})
@@ -65,14 +65,14 @@ def test_turns_do_not_nest_and_count_up(live: Session, write: Write) -> None:
     start(2)
 
 
-@pytest.mark.case("I3")
+@pytest.mark.rule("turns-and-steps-nest")
 def test_a_turn_does_not_end_inside_a_step(live: Session, write: Write) -> None:
     write(live, "turn", "step")
     assert_vetoed(live, lambda: write(live, "/turn"))
     write(live, "/step", "/turn")
 
 
-@pytest.mark.case("I4")
+@pytest.mark.rule("turns-and-steps-nest")
 def test_steps_count_up_and_start_anew_in_each_turn(live: Session, write: Write) -> None:
     def start(step: int, turn: int = 1) -> Event:
         return live.append("step/start", {"turn": turn, "step": step})
@@ -92,7 +92,7 @@ def test_steps_count_up_and_start_anew_in_each_turn(live: Session, write: Write)
     start(1, turn=2)
 
 
-@pytest.mark.case("I5")
+@pytest.mark.rule("turns-and-steps-nest")
 def test_chunks_messages_and_calls_name_the_open_step(live: Session, write: Write) -> None:
     write(live, "turn")
     for word in ("delta a", "say a", "call c1"):
@@ -107,7 +107,7 @@ def test_chunks_messages_and_calls_name_the_open_step(live: Session, write: Writ
     live.append_delta(1, 2, "text-delta", 0, "a")
 
 
-@pytest.mark.case("I6")
+@pytest.mark.rule("results-answer-calls-in-step")
 def test_a_result_answers_a_call_of_its_step(live: Session, write: Write) -> None:
     write(live, "turn", "step", "ask c1")
     assert_vetoed(live, lambda: write(live, "result c1"))
@@ -120,14 +120,14 @@ def test_a_result_answers_a_call_of_its_step(live: Session, write: Write) -> Non
     assert_vetoed(live, lambda: write(live, "result c1"))
 
 
-@pytest.mark.case("I7")
+@pytest.mark.rule("results-answer-calls-in-step")
 def test_a_step_may_leave_calls_which_the_next_cannot_answer(live: Session, write: Write) -> None:
     write(live, "turn", "step", "ask c1", "call c1", "/step", "step")
     assert_vetoed(live, lambda: live.append("tool/result", {**RESULT, "step": 2}, APPEND))
     assert_vetoed(live, lambda: live.append("tool/result", RESULT, APPEND))
 
 
-@pytest.mark.case("I8")
+@pytest.mark.rule("results-answer-calls-in-step")
 def test_a_result_is_rewritten_in_any_open_turn(live: Session, write: Write) -> None:
     write(live, "turn", "step", "ask c1", "call c1")
     original = write(live, "result c1")[0]
@@ -139,7 +139,7 @@ def test_a_result_is_rewritten_in_any_open_turn(live: Session, write: Write) -> 
     live.append("tool/result", short, intent)
 
 
-@pytest.mark.case("I9", "A6")
+@pytest.mark.rule("vetoed-candidates-leave-no-trace", "refused-append-changes-nothing")
 def test_a_candidate_that_another_vetoes_does_not_move_the_trace(
     store: SessionStore, write: Write
 ) -> None:
@@ -167,7 +167,7 @@ def test_a_candidate_that_another_vetoes_does_not_move_the_trace(
     write(session, "call c1", "result c1", "/step")
 
 
-@pytest.mark.case("I10")
+@pytest.mark.rule("repaired-logs-keep-invariants")
 def test_a_seed_that_breaks_the_order_makes_no_session(
     store: SessionStore, session: Session, write: Write
 ) -> None:
@@ -183,6 +183,7 @@ def test_a_seed_that_breaks_the_order_makes_no_session(
     unguarded.create("s", seed=list(session.events)).append("x/y", {})
 
 
+@pytest.mark.rule("stored-violations-are-reported")
 def test_a_log_read_back_may_break_the_order_and_goes_on(
     store: SessionStore, session: Session, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -203,7 +204,7 @@ def test_a_log_read_back_may_break_the_order_and_goes_on(
     assert trace.next_turn == 2
 
 
-@pytest.mark.case("I11")
+@pytest.mark.rule("repaired-logs-keep-invariants")
 def test_a_repaired_log_keeps_the_order(session: Session, write: Write) -> None:
     write(session, "turn", "user a", "step", "ask c1 c2 c3", "call c2", "result c2", "call c3")
     repaired = [*session.events, *compute_closers(session.events)]
@@ -216,6 +217,7 @@ def test_a_repaired_log_keeps_the_order(session: Session, write: Write) -> None:
     ]
 
 
+@pytest.mark.rule("seq-counts-from-zero")
 def test_seqs_go_up() -> None:
     trace = InvariantTrace()
     start = Event("turn/start", 3, 0, FrozenDict({"turn": 1, "trigger": {"kind": "x"}}))

@@ -55,7 +55,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.case("J1")
+@pytest.mark.rule("json-values-are-lossless")
 @pytest.mark.parametrize("data", [{"n": -0.0}, {"deep": [{"n": [-0.0]}]}])
 def test_negative_zero_is_refused_and_nothing_is_appended(session: Session, data: Any) -> None:
     with pytest.raises(NotJsonError, match="x/y"):
@@ -64,7 +64,7 @@ def test_negative_zero_is_refused_and_nothing_is_appended(session: Session, data
     assert session.append("x/y", {"n": 0.0}).data == {"n": 0.0}
 
 
-@pytest.mark.case("J2")
+@pytest.mark.rule("json-values-are-lossless")
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_cannot_carry_are_refused(session: Session, number: float) -> None:
     with pytest.raises(NotJsonError):
@@ -72,7 +72,7 @@ def test_numbers_that_json_cannot_carry_are_refused(session: Session, number: fl
     assert session.seq == 0
 
 
-@pytest.mark.case("J3")
+@pytest.mark.rule("json-values-are-lossless")
 def test_a_cycle_is_refused_and_a_shared_part_is_copied_twice() -> None:
     cycle: list[Any] = []
     cycle.append({"again": cycle})
@@ -84,7 +84,7 @@ def test_a_cycle_is_refused_and_a_shared_part_is_copied_twice() -> None:
     assert copied[0] is not copied[1]
 
 
-@pytest.mark.case("J4")
+@pytest.mark.rule("nesting-is-not-recursive")
 def test_depth_is_not_limited_by_the_call_stack() -> None:
     copied = snapshot_json_value(nested(5_000))
     for _ in range(5_000):
@@ -111,7 +111,7 @@ def test_a_payload_too_deep_to_be_written_is_refused_at_append(session: Session)
     assert session.seq == 1
 
 
-@pytest.mark.case("J5")
+@pytest.mark.rule("json-values-are-lossless")
 @pytest.mark.parametrize(
     "value",
     [
@@ -145,7 +145,7 @@ def test_only_the_plain_types_are_json(session: Session, value: object) -> None:
     assert session.seq == 0
 
 
-@pytest.mark.case("J6")
+@pytest.mark.rule("json-values-are-lossless")
 def test_keys_with_a_meaning_elsewhere_are_ordinary_keys(session: Session) -> None:
     data = {"__proto__": {"x": 1}, "__class__": "c", "constructor": None, "": 0}
     event = session.append("x/y", data)
@@ -165,7 +165,7 @@ class Fickle(list[Any]):
         return iter([self.reads - 1])
 
 
-@pytest.mark.case("J7")
+@pytest.mark.rule("snapshot-copies-in-one-pass")
 def test_what_changes_between_reads_is_read_once(session: Session) -> None:
     session.append("x/y", {})
     session.append("x/y", {})
@@ -187,14 +187,14 @@ def test_what_changes_between_reads_is_read_once(session: Session) -> None:
     assert [event.data["read"] for event in seeded.events] == [1, 2, 3]
 
 
-@pytest.mark.case("J7", "J5")
+@pytest.mark.rule("snapshot-copies-in-one-pass", "json-values-are-lossless")
 def test_a_container_with_code_of_its_own_is_refused_unread() -> None:
     fickle = Fickle()
     assert snapshot_json_value({"value": fickle}) is INVALID
     assert fickle.reads == 0
 
 
-@pytest.mark.case("J8")
+@pytest.mark.rule("snapshot-copies-in-one-pass")
 def test_what_a_read_raises_comes_out_unchanged(session: Session) -> None:
     class Broken(list[int]):
         def __iter__(self) -> Iterator[int]:
@@ -221,7 +221,7 @@ def test_clean_text_has_no_lone_surrogate() -> None:
     assert clean_text("é") == "é"
 
 
-@pytest.mark.case("J9")
+@pytest.mark.rule("json-values-are-lossless")
 @pytest.mark.parametrize("value", ["\ud800", "a\udfffb", 2**53, -(2**53), 2**64])
 def test_what_no_reader_keeps_exactly_is_refused(session: Session, value: Any) -> None:
     with pytest.raises(NotJsonError):
@@ -237,7 +237,7 @@ def test_what_no_reader_keeps_exactly_is_refused(session: Session, value: Any) -
     assert is_json_value(["😀", 2**53 - 1, -(2**53) + 1])
 
 
-@pytest.mark.case("J10")
+@pytest.mark.rule("booleans-are-not-integers")
 def test_true_is_no_number(session: Session) -> None:
     trigger = {"kind": "message", "source": {"kind": "user"}}
     with pytest.raises(PayloadError):

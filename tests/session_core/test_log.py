@@ -31,6 +31,7 @@ def shape(records: Any) -> list[int | str]:
     return [r.type if isinstance(r, Event) else len(r) for r in records]
 
 
+@pytest.mark.rule("log-in-memory-stays-packed")
 def test_deltas_are_packed_from_the_moment_they_come_in(session: Session, write: Write) -> None:
     write(session, "turn", "step")
     for k in range(5):
@@ -101,6 +102,7 @@ def test_a_view_reads_like_a_sequence(session: Session, write: Write) -> None:
     assert not Session("empty").events
 
 
+@pytest.mark.rule("log-only-ever-grows")
 def test_an_old_view_reads_the_same_after_the_log_has_grown(write: Write) -> None:
     session = Session("s", clock=lambda: 5)
     write(session, "turn", "step")
@@ -126,6 +128,7 @@ def test_the_last_of_some_types_is_found_backwards(session: Session, write: Writ
     assert EventLog().last_of(["x/y"]) is None
 
 
+@pytest.mark.rule("log-in-memory-stays-packed")
 def test_folds_walk_logs_packed_and_lists_as_they_are(session: Session, write: Write) -> None:
     write(session, "turn", "step", "delta a", "delta b", "/step")
     assert shape(records_of(session.events)) == ["turn/start", "step/start", 2, "step/end"]
@@ -135,6 +138,7 @@ def test_folds_walk_logs_packed_and_lists_as_they_are(session: Session, write: W
     assert len(session.events.prefix(3)) == 3
 
 
+@pytest.mark.rule("log-in-memory-stays-packed")
 def test_a_builder_packs_deltas_however_they_come(session: Session, write: Write) -> None:
     write(session, "turn", "step", "delta a", "delta b", "delta c", "say abc")
     as_json = [event.to_json() for event in session.events]
@@ -206,6 +210,7 @@ LACKING: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.rule("stored-payloads-are-checked-for-use")
 @pytest.mark.parametrize(("event_type", "data", "field"), LACKING)
 def test_a_stored_event_that_lacks_what_is_read_is_named(
     event_type: str, data: dict[str, Any], field: str
@@ -222,6 +227,7 @@ def test_a_stored_event_that_lacks_what_is_read_is_named(
     assert len(builder) == 1
 
 
+@pytest.mark.rule("stored-payloads-are-checked-for-use")
 def test_a_stored_payload_is_looked_at_no_further_than_it_is_read() -> None:
     header = {"config": {"provider": "p", "model": "m"}, "tools": "{{tools}}"}
     entries: list[tuple[str, Any]] = [

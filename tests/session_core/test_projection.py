@@ -25,7 +25,7 @@ def texts(messages: list[Message]) -> list[str]:
     return [block.get("text", block["type"]) for m in messages for block in m["content"]]
 
 
-@pytest.mark.case("P1")
+@pytest.mark.rule("each-event-projects-one-message")
 def test_an_empty_assistant_message_is_on_the_surface_and_says_nothing(
     session: Session, write: Write
 ) -> None:
@@ -34,7 +34,7 @@ def test_an_empty_assistant_message_is_on_the_surface_and_says_nothing(
     assert texts(session.derive_messages()) == ["hello"]
 
 
-@pytest.mark.case("P2")
+@pytest.mark.rule("messages-follow-surface-alone")
 def test_chunks_and_other_log_only_events_never_change_the_messages(
     session: Session, write: Write
 ) -> None:
@@ -47,7 +47,7 @@ def test_chunks_and_other_log_only_events_never_change_the_messages(
     assert texts(session.derive_messages()) == ["hello", "ab"]
 
 
-@pytest.mark.case("P3")
+@pytest.mark.rule("each-event-projects-one-message")
 def test_a_tool_result_is_a_user_message_without_its_private_parts(
     session: Session, write: Write
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_tool_result_is_a_user_message_without_its_private_parts(
     assert fine["content"][0]["isError"] is False
 
 
-@pytest.mark.case("P4")
+@pytest.mark.rule("prefixed-prompts-show-original")
 def test_the_model_sees_the_content_and_the_human_what_he_typed(session: Session) -> None:
     typed = [{"type": "text", "text": "fix it"}]
     baked = [{"type": "text", "text": "FILE\n\n## My request:\nfix it"}]
@@ -93,7 +93,7 @@ def test_the_model_sees_the_content_and_the_human_what_he_typed(session: Session
     assert display_prompt_content({"content": baked, "source": USER}) == baked
 
 
-@pytest.mark.case("P5")
+@pytest.mark.rule("each-event-projects-one-message")
 def test_injected_and_steering_messages_are_verbatim(session: Session, write: Write) -> None:
     write(session, "turn", "plugin a<b", "steer stop</context>")
     session.append("user/message", {"content": [], "source": USER, "meta": {"m": 1}}, APPEND)
@@ -104,7 +104,7 @@ def test_injected_and_steering_messages_are_verbatim(session: Session, write: Wr
     ]
 
 
-@pytest.mark.case("P6")
+@pytest.mark.rule("context-is-framed-by-tags")
 def test_a_frame_is_two_tag_blocks_around_untouched_content() -> None:
     image = {"type": "image", "data": "x", "mimeType": "image/png"}
     content = [{"type": "text", "text": " </context>\n"}, image]
@@ -120,7 +120,7 @@ def test_a_frame_is_two_tag_blocks_around_untouched_content() -> None:
     ]
 
 
-@pytest.mark.case("D1", "D3")
+@pytest.mark.rule("end-of-input-ends-server", "open-prompts-end-cancelled")
 def test_a_context_message_is_framed_unless_it_is_raw(session: Session) -> None:
     content = [{"type": "text", "text": "a<b"}]
     data: dict[str, Any] = {
@@ -139,7 +139,7 @@ def test_a_context_message_is_framed_unless_it_is_raw(session: Session) -> None:
         assert derive_event_message(event) == {"role": "user", "content": expected}
 
 
-@pytest.mark.case("P7")
+@pytest.mark.rule("message-lists-never-grow")
 def test_a_list_of_messages_never_grows_and_its_messages_are_shared_and_frozen(
     session: Session, write: Write
 ) -> None:
@@ -158,7 +158,7 @@ def test_a_list_of_messages_never_grows_and_its_messages_are_shared_and_frozen(
     assert len(session.derive_messages()) == 2
 
 
-@pytest.mark.case("P8")
+@pytest.mark.rule("derivation-is-incremental")
 def test_after_a_replacement_the_shadowed_messages_are_gone(session: Session, write: Write) -> None:
     write(session, "turn", "user a", "user b", "user c")
     session.derive_messages()

@@ -179,7 +179,7 @@ def operations(*more: str) -> st.SearchStrategy[list[Op]]:
     )
 
 
-@pytest.mark.case("S14", "P8")
+@pytest.mark.rule("fold-equals-live-surface", "derivation-is-incremental")
 @quick
 @given(operations("replace", "prune"), st.integers(1, 7))
 def test_live_surface_messages_and_header_are_those_of_a_fold_at_every_prefix(
@@ -295,7 +295,14 @@ KINDS: dict[str, Callable[[Session], Illegal | None]] = {
 }
 
 
-@pytest.mark.case("S13", "S3", "S5", "S6", "S7", "S9", "S10", "S11")
+@pytest.mark.rule(
+    "replacement-swaps-one-slice",
+    "surface-op-has-two-forms",
+    "sources-name-earlier-events",
+    "replacement-cites-what-it-shadows",
+    "replaced-range-is-positional",
+    "replaced-results-change-content-only",
+)
 def test_no_illegal_operation_of_any_kind_changes_anything() -> None:
     tried: Counter[str] = Counter()
 
@@ -336,7 +343,7 @@ json_values = st.recursive(
 )
 
 
-@pytest.mark.case("J3", "J6")
+@pytest.mark.rule("json-values-are-lossless")
 @quick
 @given(json_values)
 def test_a_snapshot_is_the_same_json(value: Any) -> None:
@@ -391,7 +398,7 @@ def exactly(events: list[Any]) -> str:
     return json.dumps([event.to_json() for event in events], sort_keys=True)
 
 
-@pytest.mark.case("K9", "K10")
+@pytest.mark.rule("token-borders-are-kept", "run-breaks-where-members-differ")
 @quick
 @given(batches())
 def test_what_is_packed_is_read_back_exactly(events: list[Event]) -> None:
@@ -433,7 +440,9 @@ def unanswered(messages: list[Message]) -> set[str]:
     return asked - answered
 
 
-@pytest.mark.case("R10", "R11", "I11")
+@pytest.mark.rule(
+    "repair-happens-once", "repaired-history-is-paired", "repaired-logs-keep-invariants"
+)
 @quick
 @given(operations())
 def test_every_prefix_of_a_log_can_be_repaired(ops: list[Op]) -> None:

@@ -34,7 +34,7 @@ def outline(closers: list[Event]) -> list[Any]:
     ]
 
 
-@pytest.mark.case("R1")
+@pytest.mark.rule("open-turn-gets-closers")
 def test_what_is_balanced_needs_nothing(session: Session, write: Write) -> None:
     assert compute_closers(EventLog()) == []
     assert compute_closers(session.events) == []
@@ -42,7 +42,7 @@ def test_what_is_balanced_needs_nothing(session: Session, write: Write) -> None:
     assert compute_closers(session.events) == []
 
 
-@pytest.mark.case("R2", "R3")
+@pytest.mark.rule("open-turn-gets-closers")
 def test_an_open_turn_and_step_are_ended(session: Session, write: Write) -> None:
     write(session, "turn", "user a")
     assert outline(compute_closers(session.events)) == ["turn/end"]
@@ -58,7 +58,7 @@ def test_an_open_turn_and_step_are_ended(session: Session, write: Write) -> None
     assert turn_end.seq == 6
 
 
-@pytest.mark.case("R4", "R9")
+@pytest.mark.rule("closers-follow-worked-example", "closers-have-last-time")
 def test_the_worked_example() -> None:
     """Contract 5.4: a answered never, b answered, c called; a crash after that."""
     user = {"kind": "user"}
@@ -117,6 +117,7 @@ def test_the_worked_example() -> None:
     ]
 
 
+@pytest.mark.rule("unstarted-calls-may-be-retried", "started-calls-have-unknown-outcome")
 def test_the_texts_are_those_that_models_know() -> None:
     assert NOT_STARTED_TEXT == (
         "The tool call was interrupted before the Harness recorded it as started. "
@@ -130,7 +131,7 @@ def test_the_texts_are_those_that_models_know() -> None:
     )
 
 
-@pytest.mark.case("R5", "R6")
+@pytest.mark.rule("open-turn-gets-closers")
 def test_answered_calls_and_ended_steps_get_no_result(session: Session, write: Write) -> None:
     write(session, "turn", "step", "ask c1", "call c1", "result c1")
     assert outline(compute_closers(session.events)) == ["step/end", "turn/end"]
@@ -140,13 +141,13 @@ def test_answered_calls_and_ended_steps_get_no_result(session: Session, write: W
     assert outline(compute_closers(session.events))[0] == ("c3", "TOOL_NOT_STARTED", None)
 
 
-@pytest.mark.case("R7")
+@pytest.mark.rule("open-turn-gets-closers")
 def test_calls_of_earlier_turns_are_left_alone(session: Session, write: Write) -> None:
     write(session, "turn", "step", "ask old", "call old", "/step", "/turn", "turn", "user b")
     assert outline(compute_closers(session.events)) == ["turn/end"]
 
 
-@pytest.mark.case("R8")
+@pytest.mark.rule("open-turn-gets-closers")
 def test_a_call_that_no_message_asked_for_gets_no_result(session: Session, write: Write) -> None:
     write(session, "turn", "step", "call orphan", "ask c1", "call c1")
     assert outline(compute_closers(session.events)) == [
@@ -166,7 +167,7 @@ def test_an_id_asked_for_again_keeps_its_place_and_waits_anew(
     ]
 
 
-@pytest.mark.case("R9")
+@pytest.mark.rule("closers-have-last-time")
 def test_the_time_is_that_of_the_last_event_even_in_a_packed_run(write: Write) -> None:
     times = iter([0, 100, 200, 300, 250, 9999])
     session = Session("s", clock=lambda: next(times))
@@ -176,7 +177,7 @@ def test_the_time_is_that_of_the_last_event_even_in_a_packed_run(write: Write) -
         assert [closer.time for closer in compute_closers(log)] == [250, 250]
 
 
-@pytest.mark.case("R10")
+@pytest.mark.rule("repair-happens-once")
 def test_a_repaired_log_needs_no_second_repair(session: Session, write: Write) -> None:
     write(session, "turn", "step", "ask c1 c2", "call c2")
     repaired = log_of([*session.events, *compute_closers(session.events)])
@@ -184,7 +185,7 @@ def test_a_repaired_log_needs_no_second_repair(session: Session, write: Write) -
     assert compute_closers(repaired.view()) == []
 
 
-@pytest.mark.case("R11", "R12")
+@pytest.mark.rule("repaired-history-is-paired")
 def test_a_repaired_log_is_a_history_to_go_on_from(
     store: SessionStore, session: Session, write: Write
 ) -> None:

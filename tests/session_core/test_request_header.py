@@ -21,7 +21,7 @@ def record(session: Session, header: dict[str, Any], reason: str = "initial") ->
     session.append("request/header", {"header": header, "reason": reason})
 
 
-@pytest.mark.case("P10")
+@pytest.mark.rule("request-header-is-canonical", "request-header-is-logged-on-change")
 def test_empty_parts_are_absent_and_the_order_of_tools_matters() -> None:
     full = {"config": CONFIG, "tools": [], "system": "", "messagePrefix": []}
     assert canonical_header(full) == {"config": CONFIG}
@@ -37,7 +37,7 @@ def test_empty_parts_are_absent_and_the_order_of_tools_matters() -> None:
     )
 
 
-@pytest.mark.case("P10")
+@pytest.mark.rule("request-header-is-canonical", "request-header-is-logged-on-change")
 def test_a_runner_records_its_first_request_and_then_only_changes(session: Session) -> None:
     header = {"config": CONFIG, "system": "s"}
     recorder = RequestHeaderRecorder()

@@ -42,7 +42,7 @@ def stored(event_type: str, seq: int, data: Any, **more: Any) -> dict[str, Any]:
     return {"type": event_type, "seq": seq, "time": 5, "data": data, **more}
 
 
-@pytest.mark.case("A1", "A2")
+@pytest.mark.rule("committed-events-are-frozen")
 def test_a_committed_event_is_out_of_everybodys_reach(session: Session) -> None:
     data = prompt("hello")
     event = session.append("user/message", data, APPEND)
@@ -64,7 +64,7 @@ def test_a_committed_event_is_out_of_everybodys_reach(session: Session) -> None:
     assert session.derive_messages()[0]["content"] == prompt("hello")["content"]
 
 
-@pytest.mark.case("A3")
+@pytest.mark.rule("events-view-never-grows")
 def test_events_is_one_object_until_the_next_append_and_never_grows(session: Session) -> None:
     session.append("x/y", {})
     before = session.events
@@ -81,7 +81,7 @@ def test_events_is_one_object_until_the_next_append_and_never_grows(session: Ses
         during[2]
 
 
-@pytest.mark.case("A4")
+@pytest.mark.rule("observers-may-not-append")
 def test_an_observer_may_not_append_to_the_session_it_hears(
     store: SessionStore, live: Session, write: Write
 ) -> None:
@@ -109,6 +109,7 @@ def test_an_observer_may_not_append_to_the_session_it_hears(
     assert len(refused) == 4
 
 
+@pytest.mark.rule("append-checks-before-commit")
 def test_data_is_looked_at_before_reentrancy(
     store: SessionStore, live: Session, write: Write
 ) -> None:
@@ -126,7 +127,7 @@ def test_data_is_looked_at_before_reentrancy(
     assert [type(error) for error in raised] == [NotJsonError, SurfaceError]
 
 
-@pytest.mark.case("A5")
+@pytest.mark.rule("failing-observers-are-contained")
 def test_a_failing_observer_touches_nobody(
     store: SessionStore, live: Session, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,7 +159,7 @@ class Veto(StoreListener):
             raise PermissionError(event.type)
 
 
-@pytest.mark.case("A6")
+@pytest.mark.rule("refused-append-changes-nothing")
 def test_a_veto_before_the_commit_leaves_no_trace(store: SessionStore, write: Write) -> None:
     veto = Veto("user/message", "step/start", "assistant/chunk")
     store.subscribe(veto)
@@ -186,7 +187,7 @@ def test_a_veto_before_the_commit_leaves_no_trace(store: SessionStore, write: Wr
     assert [event.seq for event in write(session, "delta b", "/step", "/turn")] == [4, 5, 6]
 
 
-@pytest.mark.case("A7", "A8")
+@pytest.mark.rule("seq-counts-from-zero", "seed-is-checked-like-appends")
 @pytest.mark.parametrize(("seqs", "index", "found"), [((0, 2), 1, 2), ((1, 2), 0, 1)])
 def test_a_seed_counts_from_zero_without_a_gap(
     seqs: tuple[int, ...], index: int, found: int
@@ -198,7 +199,7 @@ def test_a_seed_counts_from_zero_without_a_gap(
     assert info.value.index == index
 
 
-@pytest.mark.case("A9")
+@pytest.mark.rule("event-has-fixed-envelope")
 @pytest.mark.parametrize(
     "entry",
     [
@@ -224,12 +225,13 @@ def test_what_has_not_the_envelope_of_an_event_is_refused(entry: Any) -> None:
     assert info.value.index == 0
 
 
+@pytest.mark.rule("source-format-logs-load")
 def test_an_ignorable_mark_is_tolerated() -> None:
     session = Session("s", seed=[stored("x/y", 0, {}, ignorable=True)])
     assert session.events[0] == Event("x/y", 0, 5, FrozenDict())
 
 
-@pytest.mark.case("A10")
+@pytest.mark.rule("turn-ends-name-their-reason", "removed-forms-are-refused")
 def test_an_aborted_end_carries_nothing_but_its_kind(session: Session, write: Write) -> None:
     start = stored("turn/start", 0, {"turn": 1, "trigger": {"kind": "message", "source": USER}})
     bare = stored("turn/end", 1, {"turn": 1, "reason": {"kind": "aborted"}})
@@ -242,7 +244,7 @@ def test_an_aborted_end_carries_nothing_but_its_kind(session: Session, write: Wr
         session.append("turn/end", loaded)
 
 
-@pytest.mark.case("A11")
+@pytest.mark.rule("removed-forms-are-refused")
 @pytest.mark.parametrize(
     "provenance",
     [None, {}, {"provider": "", "model": "m"}, {"provider": "p"}, {"provider": "p", "model": 1}],
@@ -261,7 +263,7 @@ def test_an_assistant_message_says_who_made_it(session: Session, provenance: Any
         Session("s", seed=[stored("request/header", 0, header)])
 
 
-@pytest.mark.case("A12")
+@pytest.mark.rule("seed-may-have-open-turn")
 def test_a_seed_may_end_in_an_open_turn(session: Session, write: Write) -> None:
     write(session, "turn", "user hello", "step", "delta a")
     again = Session("again", seed=session.events)
@@ -270,7 +272,7 @@ def test_a_seed_may_end_in_an_open_turn(session: Session, write: Write) -> None:
     assert len(again.events) == 6
 
 
-@pytest.mark.case("A13")
+@pytest.mark.rule("unknown-types-are-kept-silent")
 def test_an_unknown_type_is_kept_and_says_nothing_to_the_model(session: Session) -> None:
     data = {"anything": [1, None, {"deep": True}]}
     event = session.append("x/y", data)
@@ -287,7 +289,7 @@ def test_an_unknown_type_is_kept_and_says_nothing_to_the_model(session: Session)
         Session("s", seed=[event, stored("x/y", 1, data, sourceEventSeqs=[0])])
 
 
-@pytest.mark.case("A14")
+@pytest.mark.rule("removed-forms-are-refused")
 def test_removed_forms_are_refused_by_name(session: Session) -> None:
     header = {"config": {"provider": "p", "model": "m"}}
     forms: list[tuple[str, dict[str, Any]]] = [
@@ -305,7 +307,7 @@ def test_removed_forms_are_refused_by_name(session: Session) -> None:
     assert session.seq == 1
 
 
-@pytest.mark.case("A15")
+@pytest.mark.rule("seed-is-checked-like-appends")
 def test_a_seed_entry_of_a_class_of_its_own_is_refused() -> None:
     class Stored(dict[str, Any]):
         pass
@@ -316,7 +318,7 @@ def test_a_seed_entry_of_a_class_of_its_own_is_refused() -> None:
         Session("s", seed=[object()])  # type: ignore[list-item]
 
 
-@pytest.mark.case("A16")
+@pytest.mark.rule("bad-seed-makes-no-session")
 def test_a_refused_seed_leaves_no_session_behind(store: SessionStore) -> None:
     with pytest.raises(SeedError):
         store.create("s", seed=[stored("x/y", 1, {})])
@@ -324,7 +326,7 @@ def test_a_refused_seed_leaves_no_session_behind(store: SessionStore) -> None:
     assert store.list() == []
 
 
-@pytest.mark.case("A17")
+@pytest.mark.rule("bare-sessions-work-alone")
 def test_a_bare_session_works_alone() -> None:
     session = Session("alone", clock=lambda: 77)
     assert session.header == SessionHeader(SessionId("alone"), 77)
@@ -339,6 +341,7 @@ def test_the_header_must_name_the_session() -> None:
         Session("s", header=SessionHeader(SessionId("other"), 1))
 
 
+@pytest.mark.rule("append-checks-before-commit")
 def test_a_refused_append_changes_nothing_and_the_next_one_works(
     session: Session, write: Write
 ) -> None:
@@ -413,6 +416,7 @@ def test_a_wrong_delta_is_refused_whether_or_not_a_run_is_open(arguments: Any) -
         assert session.seq == len(opening)
 
 
+@pytest.mark.rule("log-in-memory-stays-packed")
 def test_a_seed_that_is_a_log_is_taken_over_packed(session: Session, write: Write) -> None:
     write(session, "turn", "step", *["delta a"] * 10, "say aaa", "/step", "/turn")
     builder = EventLogBuilder()

@@ -73,6 +73,7 @@ def test_a_session_is_made_with_the_header_it_is_given(store: SessionStore) -> N
     assert [live.id for live in store.list()] == ["s", "old"]
 
 
+@pytest.mark.rule("session-ids-are-time-ordered")
 def test_made_up_ids_skip_the_taken_ones(store: SessionStore) -> None:
     store.create("session-2")
     assert [store.create().id for _ in range(2)] == ["session-1", "session-3"]
@@ -81,7 +82,7 @@ def test_made_up_ids_skip_the_taken_ones(store: SessionStore) -> None:
     assert [named.create().id, named.create().id] == ["a", "b"]
 
 
-@pytest.mark.case("O10")
+@pytest.mark.rule("store-enters-then-announces")
 def test_one_of_several_prepared_sessions_enters(store: SessionStore, diary: Diary) -> None:
     first, second = store.prepare("s"), store.prepare("s")
     store.enter(first)
@@ -140,7 +141,7 @@ def test_the_ends_are_paired_and_happen_once(
     assert diary.entries[3:] == ["created s"]
 
 
-@pytest.mark.case("O9")
+@pytest.mark.rule("created-listeners-may-veto")
 async def test_a_listener_that_raises_on_creation_takes_the_session_back(
     store: SessionStore, diary: Diary
 ) -> None:
@@ -161,7 +162,7 @@ async def test_a_listener_that_raises_on_creation_takes_the_session_back(
     assert later.entries == ["created good"]
 
 
-@pytest.mark.case("O9")
+@pytest.mark.rule("created-listeners-may-veto")
 def test_a_listener_that_fails_later_does_not_take_the_session_back(
     store: SessionStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,7 +239,7 @@ def test_an_observer_is_removed_alone(store: SessionStore, live: Session, write:
         store.observe(Session("live"), hear)
 
 
-@pytest.mark.case("O8")
+@pytest.mark.rule("flush-waits-for-all-listeners")
 async def test_a_flush_waits_for_all_and_raises_the_first_failure(
     store: SessionStore, diary: Diary
 ) -> None:
@@ -288,7 +289,7 @@ async def append_title(store: SessionStore, session: Session) -> Event:
     )
 
 
-@pytest.mark.case("O1")
+@pytest.mark.rule("out-of-band-append-makes-own-turn")
 async def test_out_of_band_between_turns_takes_a_turn_of_its_own(
     store: SessionStore, diary: Diary, write: Write
 ) -> None:
@@ -303,7 +304,7 @@ async def test_out_of_band_between_turns_takes_a_turn_of_its_own(
     assert diary.entries.count("flush s") == 1
 
 
-@pytest.mark.case("O2")
+@pytest.mark.rule("out-of-band-append-makes-own-turn")
 async def test_out_of_band_in_a_turn_appends_just_the_event(
     store: SessionStore, diary: Diary, write: Write
 ) -> None:
@@ -338,7 +339,7 @@ class Gate(StoreListener):
             raise ZeroDivisionError
 
 
-@pytest.mark.case("O3")
+@pytest.mark.rule("out-of-band-failure-closes-turn")
 @pytest.mark.parametrize("fail", [False, True])
 async def test_a_refused_target_still_closes_its_turn(
     store: SessionStore, fail: bool, caplog: pytest.LogCaptureFixture
@@ -370,7 +371,7 @@ async def test_a_failed_flush_is_raised_with_the_log_balanced(store: SessionStor
     assert [event.type for event in session.events][-1] == "turn/end"
 
 
-@pytest.mark.case("O4", "O7")
+@pytest.mark.rule("out-of-band-append-refuses-early", "detach-waits-for-its-moment")
 async def test_out_of_band_appends_do_not_overlap_and_hold_off_a_detach(
     store: SessionStore,
 ) -> None:
@@ -391,7 +392,7 @@ async def test_out_of_band_appends_do_not_overlap_and_hold_off_a_detach(
     assert session.seq == 3
 
 
-@pytest.mark.case("O5")
+@pytest.mark.rule("out-of-band-append-refuses-early")
 async def test_out_of_band_needs_the_live_object(store: SessionStore, live: Session) -> None:
     store.detach(live)
     with pytest.raises(SessionNotLiveError):
@@ -399,7 +400,7 @@ async def test_out_of_band_needs_the_live_object(store: SessionStore, live: Sess
     assert live.seq == 0
 
 
-@pytest.mark.case("O6")
+@pytest.mark.rule("out-of-band-append-refuses-early")
 @pytest.mark.parametrize(
     "event_type", ["user/message", "turn/start", "step/end", "todo/write", "x/y", "request/header"]
 )

@@ -37,7 +37,7 @@ def talk(session: Session, write: Write) -> Session:
     return session
 
 
-@pytest.mark.case("S1")
+@pytest.mark.rule("placement-follows-event-type")
 def test_a_surface_type_says_how_it_joins(session: Session) -> None:
     with pytest.raises(SurfaceError, match="needs a surfaceOp"):
         session.append("user/message", PROMPT)
@@ -48,7 +48,7 @@ def test_a_surface_type_says_how_it_joins(session: Session) -> None:
     assert session.seq == 0
 
 
-@pytest.mark.case("S2")
+@pytest.mark.rule("placement-follows-event-type")
 def test_a_log_only_type_has_no_place_on_the_surface(session: Session) -> None:
     data = {"turn": 1, "trigger": {"kind": "message", "source": USER}}
     for intent in (APPEND, SurfaceIntent(None, [])):  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def test_a_log_only_type_has_no_place_on_the_surface(session: Session) -> None:
     assert session.seq == 0
 
 
-@pytest.mark.case("S3", "J10")
+@pytest.mark.rule("surface-op-has-two-forms", "booleans-are-not-integers")
 @pytest.mark.parametrize(
     "op",
     [
@@ -86,7 +86,7 @@ def test_an_op_that_is_no_json_is_refused(talk: Session) -> None:
         talk.append("user/message", PROMPT, SurfaceIntent({"op": {1}}, [1]))
 
 
-@pytest.mark.case("S4")
+@pytest.mark.rule("sources-name-earlier-events")
 def test_only_an_assistant_message_may_have_empty_sources(session: Session) -> None:
     with pytest.raises(SurfaceError, match="empty"):
         session.append("user/message", PROMPT, SurfaceIntent("append", []))
@@ -99,7 +99,7 @@ def test_only_an_assistant_message_may_have_empty_sources(session: Session) -> N
     assert "sourceEventSeqs" not in unrecorded.to_json()
 
 
-@pytest.mark.case("S5")
+@pytest.mark.rule("sources-name-earlier-events")
 def test_sources_are_earlier_events_each_named_once(talk: Session) -> None:
     wrong: list[Any] = [
         [1, 1],
@@ -132,7 +132,7 @@ def test_sources_may_be_given_as_any_sequence(talk: Session) -> None:
         assert event.to_json()["sourceEventSeqs"] == [0, 1, 2, 3]
 
 
-@pytest.mark.case("S6", "S7")
+@pytest.mark.rule("replacement-cites-what-it-shadows")
 def test_a_replacement_cites_all_that_it_shadows(talk: Session) -> None:
     with pytest.raises(SurfaceError, match=r"\[4\]"):
         replace(talk, 1, 6, [1, 6])
@@ -143,7 +143,7 @@ def test_a_replacement_cites_all_that_it_shadows(talk: Session) -> None:
     assert list(talk.surface.nodes) == [7]
 
 
-@pytest.mark.case("S8")
+@pytest.mark.rule("replacement-swaps-one-slice")
 def test_replacing_one_node_keeps_their_number(talk: Session) -> None:
     replace(talk, 4, 4, [4])
     assert list(talk.surface.nodes) == [1, 7, 6]
@@ -151,7 +151,7 @@ def test_replacing_one_node_keeps_their_number(talk: Session) -> None:
     assert len(talk.events) == 8
 
 
-@pytest.mark.case("S9")
+@pytest.mark.rule("replaced-range-is-positional")
 def test_a_replacement_starts_and_ends_on_the_surface(talk: Session) -> None:
     replace(talk, 1, 4, [1, 4])
     for start, end in ((1, 7), (7, 4), (0, 6), (7, 99), (3, 3)):
@@ -160,7 +160,7 @@ def test_a_replacement_starts_and_ends_on_the_surface(talk: Session) -> None:
     assert list(talk.surface.nodes) == [7, 6]
 
 
-@pytest.mark.case("S10")
+@pytest.mark.rule("replaced-range-is-positional")
 def test_a_range_is_by_position_not_by_number(talk: Session) -> None:
     replace(talk, 1, 4, [1, 4])
     assert list(talk.surface.nodes) == [7, 6]
@@ -175,7 +175,7 @@ def result(session: Session, **changes: Any) -> dict[str, Any]:
     return {key: value for key, value in {**data, **changes}.items() if value is not ...}
 
 
-@pytest.mark.case("S11")
+@pytest.mark.rule("replaced-results-change-content-only")
 def test_a_tool_result_is_rewritten_alone_and_in_its_content_only(
     session: Session, write: Write
 ) -> None:
@@ -219,7 +219,7 @@ def test_a_tool_result_is_rewritten_alone_and_in_its_content_only(
     assert list(session.surface.nodes) == [1, 3, event.seq, 7]
 
 
-@pytest.mark.case("S12")
+@pytest.mark.rule("replaced-results-change-content-only")
 def test_a_user_message_may_replace_calls_and_results(talk: Session) -> None:
     replace(talk, 4, 6, [4, 6])
     assert list(talk.surface.nodes) == [1, 7]
@@ -238,7 +238,7 @@ def test_an_empty_assistant_message_may_take_a_refused_turn_off_the_surface(
     ]
 
 
-@pytest.mark.case("S13")
+@pytest.mark.rule("replacement-swaps-one-slice")
 def test_a_refused_candidate_leaves_the_surface_alone(talk: Session) -> None:
     nodes, generation = talk.surface.nodes, talk.surface.replace_generation
     for start, end, sources in ((1, 6, [1]), (6, 1, [1, 4, 6]), (2, 2, [2])):
@@ -248,7 +248,7 @@ def test_a_refused_candidate_leaves_the_surface_alone(talk: Session) -> None:
     assert talk.append("user/message", PROMPT, APPEND).seq == 7
 
 
-@pytest.mark.case("S14")
+@pytest.mark.rule("fold-equals-live-surface")
 def test_the_fold_of_a_log_is_the_live_surface(session: Session, write: Write) -> None:
     seen: list[tuple[int, ...]] = [()]
 
@@ -274,7 +274,7 @@ def test_the_fold_of_a_log_is_the_live_surface(session: Session, write: Write) -
     )
 
 
-@pytest.mark.case("S14")
+@pytest.mark.rule("fold-equals-live-surface")
 def test_the_fold_raises_what_append_raises(talk: Session) -> None:
     good = list(talk.events)
     bad: list[tuple[Any, Any]] = [
@@ -309,7 +309,7 @@ def test_stored_sources_are_an_array(sources: Any) -> None:
         Session("s", seed=[event])
 
 
-@pytest.mark.case("S15")
+@pytest.mark.rule("committed-events-are-frozen")
 def test_the_logged_op_is_a_copy(talk: Session) -> None:
     op = {"op": "replace", "start": 4, "end": 4}
     sources = [4]
@@ -331,7 +331,7 @@ def test_five_types_are_eligible(talk: Session) -> None:
     assert is_surface_event(talk.events[1])
 
 
-@pytest.mark.case("D1")
+@pytest.mark.rule("end-of-input-ends-server")
 def test_a_context_message_is_a_surface_type(session: Session, write: Write) -> None:
     write(session, "turn", "context notice")
     assert list(session.surface.nodes) == [1]

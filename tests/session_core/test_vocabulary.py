@@ -123,11 +123,17 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.rule(
+    "event-types-have-fixed-payloads", "further-event-types-are-log-only", "kinds-are-open-sums"
+)
 @pytest.mark.parametrize(("event_type", "data"), LEGAL)
 def test_legal_payloads_pass(session: Session, event_type: str, data: dict[str, Any]) -> None:
     assert session.append(event_type, data).data == data
 
 
+@pytest.mark.rule(
+    "payload-types-have-fixed-shapes", "payloads-are-checked-at-append", "token-counts-are-disjoint"
+)
 @pytest.mark.parametrize(("event_type", "data", "field"), WRONG)
 def test_wrong_payloads_are_refused_by_field(
     session: Session, event_type: str, data: dict[str, Any], field: str
@@ -138,7 +144,7 @@ def test_wrong_payloads_are_refused_by_field(
     assert session.seq == 0
 
 
-@pytest.mark.case("D3")
+@pytest.mark.rule("payloads-are-checked-at-append", "open-prompts-end-cancelled")
 def test_a_string_envelope_belongs_to_context_messages_only(session: Session) -> None:
     data = {"content": [], "source": USER, "envelope": "raw"}
     for event_type, more in (("user/message", {}), ("steering/message", {"turn": 1})):
@@ -150,6 +156,7 @@ def test_a_string_envelope_belongs_to_context_messages_only(session: Session) ->
         session.append("context/message", {**data, "envelope": "other"}, APPEND)
 
 
+@pytest.mark.rule("payloads-are-checked-at-append")
 def test_a_known_payload_is_an_object(session: Session) -> None:
     wrong: Any = []
     with pytest.raises(PayloadError):
@@ -168,6 +175,7 @@ def counted(count: Any) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+@pytest.mark.rule("kinds-are-open-sums", "authors-register-log-only-types")
 def test_a_plugin_adds_its_own_words_without_touching_the_core() -> None:
     vocabulary = (
         CORE_VOCABULARY.register("me/count", has_count, load_check=has_count, out_of_band=True)
@@ -195,6 +203,7 @@ def test_a_plugin_adds_its_own_words_without_touching_the_core() -> None:
     assert "me/count" not in CORE_VOCABULARY.append_checks
 
 
+@pytest.mark.rule("authors-register-log-only-types")
 @pytest.mark.parametrize("event_type", ["user/message", "turn/start", "mode/set", "tool/card"])
 def test_words_that_are_taken_cannot_be_registered(event_type: str) -> None:
     with pytest.raises(VocabularyError):

@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-# Null is legal where the schema needs it, and the rule does not reach into values of others (Z26).
+# Null is legal where the schema needs it, and the rule does not reach into values of others
+# (frames-hold-no-null).
 _MAY_BE_NULL = frozenset({"oldText", "id", "requestId"})
 _LONG_INTEGER = re.compile(rb"\d{19}")
 _NOT_LOOKED_INTO = frozenset({"rawInput", "rawOutput", "_meta"})
@@ -20,7 +21,8 @@ def read_strict(line: bytes) -> Any:
         ValueError: If it is not.
     """
     value = orjson.loads(line)
-    # orjson judges, the standard library reads: integers of any size stay integers (Z35).
+    # orjson judges, the standard library reads: integers of any size stay integers
+    # (lone-surrogates-are-replaced).
     return json.loads(line) if _LONG_INTEGER.search(line) else value
 
 

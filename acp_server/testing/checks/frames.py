@@ -2,18 +2,24 @@
 
 Rules, by the names that violations carry:
 
-    json             every line is one strict UTF-8 JSON object (I1); blank lines are none
+    json             every line is one strict UTF-8 JSON object (stdout-has-frames-only); blank
+                     lines are none
     envelope         `jsonrpc` is "2.0"; a request, a notification or a response, no other keys
-    response         each request id gets exactly one response, with the same id and type (I2)
-    shape            the official SDK's model, dumped again, equals the frame (Z33)
+    response         each request id gets exactly one response, with the same id and type
+                     (each-request-gets-one-response)
+    shape            the official SDK's model, dumped again, equals the frame
+                     (frames-fit-the-schema)
     method           the agent calls ACP methods, or extensions that begin with `_`
     gate             the agent uses what the client advertised, and nothing else
-    null             no null but in ids and `oldText`; rawInput, rawOutput and _meta are free (Z26)
-    size             no update above 1 MiB, user chunks aside (Z20)
+    null             no null but in ids and `oldText`; rawInput, rawOutput and _meta are free
+                     (frames-hold-no-null)
+    size             no update above 1 MiB, user chunks aside (load-replays-before-response)
     unknown-session  nothing for a session before the response that creates it, or after its close
-    idle             nothing of a turn while neither a prompt nor a load is in flight (I5)
-    tool-call        one `tool_call` for an id, updates only behind it (I4)
-    final-status     one final status, the last word on a call and before the response (I4)
+    idle             nothing of a turn while neither a prompt nor a load is in flight
+                     (session-updates-follow-introduction)
+    tool-call        one `tool_call` for an id, updates only behind it (call-ends-exactly-once)
+    final-status     one final status, the last word on a call and before the response
+                     (call-ends-exactly-once)
     permission       only for an announced, unfinished call, with distinct options (B34)
     message-id       one id, one message: same kind, same turn
 
@@ -39,7 +45,7 @@ from acp_server.testing.checks.session_rules import RequestKey, SessionRules
 from acp_server.testing.errors import FrameViolation, FrameViolationError, Sender
 
 _SHOWN_BYTES = 400  # of a frame, in a violation
-_MAX_UPDATE_BYTES = 1 << 20  # Z20
+_MAX_UPDATE_BYTES = 1 << 20  # (load-replays-before-response)
 _BAD_INPUT_CODES = (-32700, -32600)
 _ROOT_KEYS = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 _BOM = b"\xef\xbb\xbf"

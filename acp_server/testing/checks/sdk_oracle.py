@@ -1,4 +1,4 @@
-"""The official SDK as judge of a frame's shape (Z33).
+"""The official SDK as judge of a frame's shape (frames-fit-the-schema).
 
 A frame passes if the SDK's model of it, dumped again, equals the frame: nothing lost, nothing
 salvaged, nothing defaulted. The SDK is imported on the first use only: it takes half a second and

@@ -129,7 +129,8 @@ class SessionRules:
         session = self._session(params)
         if key not in session.prompts:
             return
-        # Only the oldest prompt has the turn; a queued one may be answered before it (Z19).
+        # Only the oldest prompt has the turn; a queued one may be answered before it
+        # (cancel-covers-queued-prompts).
         has_turn = session.prompts[0] == key
         session.prompts.remove(key)
         if has_turn:

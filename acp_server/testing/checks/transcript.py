@@ -1,9 +1,10 @@
 """What a client has seen: `session/update`s folded into a transcript.
 
-Written from ACP v1 and Z5 alone and apart from the server's projection, so that it can hold the
-property "folding the live updates equals folding the replayed ones". Entries stand in the order of
-their first appearance. Left out, as by Z5: user chunks (kept aside), modes, config options,
-usage, commands, notices, and the marker of an interrupted turn, which only a replay shows.
+Written from ACP v1 and one rule alone (updates-are-what-was-stored), and apart from the server's
+projection, so that it can hold the property "folding the live updates equals folding the replayed
+ones". Entries stand in the order of their first appearance. Left out: user chunks (kept aside),
+modes, config options, usage, commands, notices, and the marker of an interrupted turn, which only a
+replay shows.
 """
 
 import difflib
@@ -12,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-_INTERRUPTED = "\n\n[Interrupted: the server stopped before this turn ended]\n\n"  # Z6
+# (markers-have-exact-texts)
+_INTERRUPTED = "\n\n[Interrupted: the server stopped before this turn ended]\n\n"
 
 Update: TypeAlias = Mapping[str, Any]
 

@@ -24,7 +24,7 @@ from acp_server.testing.client.connection import (
 from acp_server.testing.errors import AcpError, AcpTimeoutError, AgentExitError, AgentGoneError
 
 DEFAULT_TIMEOUT_S = 10.0
-EXIT_TIMEOUT_S = 5.0  # an agent must be gone 5 s after EOF (I3)
+EXIT_TIMEOUT_S = 5.0  # an agent must be gone 5 s after EOF (bad-input-never-ends-server)
 METHOD_NOT_FOUND = -32601
 
 T = TypeVar("T")

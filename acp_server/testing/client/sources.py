@@ -1,4 +1,4 @@
-"""Clock and ids that make a run repeatable (Z36)."""
+"""Clock and ids that make a run repeatable (clock-and-ids-are-injected)."""
 
 DEFAULT_START_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z; any fixed instant does
 
@@ -24,7 +24,8 @@ class SteppingClock:
 class CountingIds:
     """Ids that count up and are shaped like UUIDs, so that they pass as session ids.
 
-    The shape is that of UUIDv7 (Z43). Two sources in one test take different `series`.
+    The shape is that of UUIDv7 (session-ids-are-time-ordered). Two sources in one test take
+    different `series`.
     """
 
     def __init__(self, series: int = 0) -> None:
@@ -47,7 +48,7 @@ def clock_of_series(series: int) -> SteppingClock:
 
 
 class CountedIds:
-    """An id source that counts each kind of id by itself (Z36)."""
+    """An id source that counts each kind of id by itself (clock-and-ids-are-injected)."""
 
     def __init__(self, series: int = 0) -> None:
         self._sessions = CountingIds(series)

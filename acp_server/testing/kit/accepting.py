@@ -1,4 +1,7 @@
-"""Writing expected files: after a failed run, on demand, and never in CI (Z42)."""
+"""Writing expected files: after a failed run, on demand, and never in CI.
+
+Rule: unchanged-run-writes-nothing.
+"""
 
 import os
 from collections.abc import Mapping

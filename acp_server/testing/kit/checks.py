@@ -2,7 +2,7 @@
 
 Frames are judged while they pass, by the `FrameChecker`. Here are the logs: that they keep the
 invariants, that nothing in them is left open, that the script was played as it is, and that a load
-shows again what the client has seen (Z5).
+shows again what the client has seen (updates-are-what-was-stored).
 """
 
 from collections.abc import Iterable, Iterator
@@ -84,7 +84,10 @@ def _fold_fault(
 
 
 def _stored_part(transcript: Transcript) -> Transcript:
-    """Leave out the output of commands, which is not stored and has no message id (Z5, Z30)."""
+    """Leave out the output of commands, which is not stored and has no message id.
+
+    Rules: updates-are-what-was-stored, commands-leave-no-log.
+    """
     entries = (
         entry
         for entry in transcript.entries

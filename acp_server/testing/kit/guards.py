@@ -1,4 +1,7 @@
-"""Guards of scenario directories (contract 7.6): what lies around is found, not passed over."""
+"""Guards of scenario directories: what lies around is found, not passed over.
+
+Rule: nothing-lies-around-in-suites.
+"""
 
 import re
 from collections import Counter

@@ -196,7 +196,10 @@ class ScenarioItem(pytest.Item):
 
 
 class SuiteGuards(pytest.Item):
-    """The directory itself: nothing lies around in it, nothing is missing (contract 7.6)."""
+    """The directory itself: nothing lies around in it, nothing is missing.
+
+    Rule: nothing-lies-around-in-suites.
+    """
 
     def runtest(self) -> None:
         """Check it.

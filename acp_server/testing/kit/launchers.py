@@ -1,7 +1,7 @@
 """Starts the server of a scenario: as a real subprocess, or in this process over memory.
 
-Both are the same composition root with counting ids and a stepping clock (Z36), so that a scenario
-gives the same frames and the same log on both.
+Both are the same composition root with counting ids and a stepping clock
+(clock-and-ids-are-injected), so that a scenario gives the same frames and the same log on both.
 """
 
 import os

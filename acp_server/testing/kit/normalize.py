@@ -1,9 +1,9 @@
-"""Makes two runs of one scenario comparable (contract 7.3). Pure, and idempotent.
+"""Makes two runs of one scenario comparable (normalizing-is-idempotent). Pure, and idempotent.
 
-Clock and ids are injected (Z36), so this does little: JSON-RPC ids are numbered in the order in
-which the agent used them, session ids, call ids and UUIDs become placeholders that keep identity,
-paths lose what differs from machine to machine, times become 0, the agent's version goes. The
-numbers of events (`seq`) stay: they are what the log is about.
+Clock and ids are injected (clock-and-ids-are-injected), so this does little: JSON-RPC ids are
+numbered in the order in which the agent used them, session ids, call ids and UUIDs become
+placeholders that keep identity, paths lose what differs from machine to machine, times become 0,
+the agent's version goes. The numbers of events (`seq`) stay: they are what the log is about.
 """
 
 import re

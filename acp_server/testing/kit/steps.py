@@ -1,4 +1,6 @@
-"""The steps of a scenario: what the client does, one step after the other (contract 7.2).
+"""The steps of a scenario: what the client does, one step after the other.
+
+Rule: steps-are-client-actions.
 
 Each class is the written form of one step and nothing more; `driver` carries them out. Where a
 step has a twin `…ExpectError`, that one must be refused, with `code` if it is given.

@@ -145,6 +145,15 @@ async def run_code(code: str, tmp_path: Path) -> list[str]:
     return [rendered(event).replace(str(tmp_path), "/w") for event in body_of(events)]
 
 
+@pytest.mark.rule(
+    "turn-is-logged-in-order",
+    "answer-decides-the-call",
+    "failing-body-fails-its-call",
+    "body-changes-update-the-card",
+    "step-is-message-and-calls",
+    "handle-writes-documented-events",
+    "first-prompt-gives-title",
+)
 @pytest.mark.parametrize(("code", "log"), examples())
 async def test_a_call_writes_the_events_that_the_document_shows(
     code: str, log: str, tmp_path: Path
@@ -152,6 +161,7 @@ async def test_a_call_writes_the_events_that_the_document_shows(
     assert await run_code(code, tmp_path) == log.strip("\n").splitlines()
 
 
+@pytest.mark.rule("handle-writes-documented-events")
 def test_the_document_shows_every_public_method_of_the_turn() -> None:
     shown = " ".join(code for code, _log in (p.values for p in examples()))
     methods = {

@@ -1,4 +1,7 @@
-"""Cancel: at every moment, with anything open, and with a prompt right behind it (Z19, X)."""
+"""Cancel: at every moment, with anything open, and with a prompt right behind it.
+
+Rule: cancel-covers-queued-prompts.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -94,7 +97,15 @@ async def reach(client: AcpClient, agent: Waiting, session_id: str, position: in
     await client.wait_for_update(shows, after=position)
 
 
-@pytest.mark.case("B31", "X1", "X2", "X4", "X5", "X8")
+@pytest.mark.rule(
+    "cancel-is-bounded-in-time",
+    "cancelled-prompt-answers-cancelled",
+    "cancel-stops-prompt-before-it",
+    "cancel-covers-queued-prompts",
+    "cancel-closes-open-calls",
+    "cancel-withdraws-client-requests",
+)
+@pytest.mark.case("B31")
 @pytest.mark.parametrize("opened", OPEN)
 @pytest.mark.parametrize("moment", MOMENTS)
 async def test_a_cancel_ends_what_came_before_it_and_nothing_else(moment: str, opened: str) -> None:
@@ -139,7 +150,7 @@ async def cancelled_once(client: AcpClient, agent: Waiting) -> None:
     assert client.transcript_of(session_id).difference(live) == ""
 
 
-@pytest.mark.case("X3")
+@pytest.mark.rule("idle-cancel-does-nothing")
 async def test_an_idle_cancel_leaves_the_next_prompt_alone() -> None:
     agent = Waiting("before", "nothing")
     async with running_server(Agent("waiting", agent.drive)) as client:
@@ -148,7 +159,7 @@ async def test_an_idle_cancel_leaves_the_next_prompt_alone() -> None:
         assert (await client.prompt(session_id, "next")).stop_reason == "end_turn"
 
 
-@pytest.mark.case("X6")
+@pytest.mark.rule("idle-cancel-does-nothing")
 async def test_a_cancel_of_an_unknown_session_is_silent() -> None:
     agent = Waiting("before", "nothing")
     async with running_server(Agent("waiting", agent.drive)) as client:
@@ -159,7 +170,7 @@ async def test_a_cancel_of_an_unknown_session_is_silent() -> None:
         assert len(answered_ids(client)) == before + 1
 
 
-@pytest.mark.case("X7")
+@pytest.mark.rule("sessions-stay-apart")
 async def test_a_cancel_leaves_other_sessions_alone() -> None:
     go_on = anyio.Event()
 
@@ -178,7 +189,7 @@ async def test_a_cancel_leaves_other_sessions_alone() -> None:
         assert (result.stop_reason, result.text) == ("end_turn", "begun ended")
 
 
-@pytest.mark.case("X8")
+@pytest.mark.rule("cancel-withdraws-client-requests")
 @pytest.mark.parametrize(
     ("method", "answer"),
     [
@@ -292,7 +303,10 @@ class Deaf:
                 self.reached.append(name)
 
 
-@pytest.mark.case("B31", "X5")
+@pytest.mark.rule(
+    "ended-turn-refuses-its-handle", "cancel-is-bounded-in-time", "cancel-closes-open-calls"
+)
+@pytest.mark.case("B31")
 async def test_an_agent_that_does_not_stop_is_left_behind_and_can_do_no_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -336,6 +350,7 @@ def failures() -> Sequence[BaseException]:
     return (ValueError("secret"), SystemExit(3), Breaks(), StopAsyncIteration(), MemoryError())
 
 
+@pytest.mark.rule("prompt-always-gets-one-answer")
 @pytest.mark.case("B86")
 @pytest.mark.parametrize("number", range(len(failures())))
 @pytest.mark.parametrize("inside", ["turn", "tool"])
@@ -365,6 +380,7 @@ async def test_an_agent_that_fails_in_any_way_answers_once_with_a_bland_error(
         assert sorted(answered_ids(client)) == sorted(asked_ids(client))
 
 
+@pytest.mark.rule("prompt-always-gets-one-answer")
 @pytest.mark.case("B86")
 async def test_a_cancellation_that_the_agent_raises_itself_answers_once() -> None:
     async def drive(turn: Turn) -> None:
@@ -378,6 +394,7 @@ async def test_a_cancellation_that_the_agent_raises_itself_answers_once() -> Non
         assert (await client.prompt(session_id, "next")).stop_reason == "end_turn"
 
 
+@pytest.mark.rule("response-is-last-of-turn")
 @pytest.mark.case("B18")
 async def test_the_response_is_the_last_frame_of_its_turn() -> None:
     async def drive(turn: Turn) -> None:
@@ -395,7 +412,8 @@ async def test_the_response_is_the_last_frame_of_its_turn() -> None:
         assert len(client.updates_of(session_id)) == len(result.updates) + 1
 
 
-@pytest.mark.case("B19", "T13")
+@pytest.mark.rule("prompt-is-never-echoed")
+@pytest.mark.case("B19")
 async def test_the_prompt_is_not_echoed_live_and_comes_once_on_load() -> None:
     async def drive(turn: Turn) -> None:
         await turn.text("yes")

@@ -56,6 +56,7 @@ async def test_files_that_the_client_does_not_offer_are_the_disks(
     assert asked(client) == []
 
 
+@pytest.mark.rule("client-methods-need-capability", "files-go-through-the-editor")
 @pytest.mark.case("B79")
 async def test_only_what_is_offered_is_asked_of_the_client(tmp_path: Path) -> None:
     async def drive(turn: Turn) -> None:
@@ -72,6 +73,7 @@ async def test_only_what_is_offered_is_asked_of_the_client(tmp_path: Path) -> No
     assert (tmp_path / "b.txt").read_text(encoding="utf-8") == "new"
 
 
+@pytest.mark.rule("file-requests-are-absolute")
 @pytest.mark.case("B79")
 async def test_paths_are_absolute_and_lines_count_from_one() -> None:
     async def drive(turn: Turn) -> None:
@@ -115,6 +117,7 @@ async def test_content_is_taken_as_it_is(answer: Any) -> None:
     assert seen == [answer({})["content"]]
 
 
+@pytest.mark.rule("file-answers-are-checked")
 @pytest.mark.case("B79")
 @pytest.mark.parametrize(
     "answer",
@@ -140,6 +143,7 @@ async def test_an_answer_that_is_no_content_fails_the_call_with_its_message(answ
     assert card.content[0]["content"]["text"].startswith("OSError: fs/read_text_file: ")
 
 
+@pytest.mark.rule("file-answers-are-checked")
 @pytest.mark.case("B79")
 @pytest.mark.parametrize("answer", [None, {}])
 async def test_a_write_succeeds_whether_it_is_answered_null_or_an_object(answer: Any) -> None:
@@ -156,6 +160,7 @@ async def test_a_write_succeeds_whether_it_is_answered_null_or_an_object(answer:
         client.checker.violations.clear()
 
 
+@pytest.mark.rule("file-bytes-stay-as-they-are")
 @pytest.mark.case("B80")
 @pytest.mark.parametrize(
     ("before", "line", "limit", "part"),
@@ -180,6 +185,7 @@ async def test_lines_of_a_disk_file_end_at_lf_alone(
     assert seen == [part]
 
 
+@pytest.mark.rule("file-bytes-stay-as-they-are")
 @pytest.mark.case("B80")
 @pytest.mark.parametrize(
     "raw",
@@ -202,6 +208,7 @@ async def test_what_is_read_is_written_back_byte_for_byte(raw: bytes, tmp_path: 
     assert real.stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.rule("file-bytes-stay-as-they-are")
 @pytest.mark.case("B80")
 async def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"\xe4")
@@ -259,6 +266,7 @@ def methods(client: AcpClient) -> list[str]:
     return [method.removeprefix("terminal/") for method, _ in asked(client)]
 
 
+@pytest.mark.rule("terminals-are-always-released")
 async def test_a_command_runs_in_a_terminal_of_the_client_and_is_released() -> None:
     terminals = Terminals()
 
@@ -290,6 +298,7 @@ async def test_a_command_runs_in_a_terminal_of_the_client_and_is_released() -> N
     assert card.content == ({"type": "terminal", "terminalId": "term-1"},)
 
 
+@pytest.mark.rule("client-terminal-keeps-its-id")
 async def test_a_terminal_is_replayed_as_the_text_it_has_shown() -> None:
     terminals = Terminals()
     seen: list[Any] = []
@@ -319,6 +328,7 @@ async def test_a_terminal_is_replayed_as_the_text_it_has_shown() -> None:
     assert results[0]["content"] == [{"type": "text", "text": "out\n\n[exit code 3]"}]
 
 
+@pytest.mark.rule("terminals-are-always-released")
 async def test_leaving_early_kills_and_releases() -> None:
     terminals = Terminals(exits=False)
 
@@ -331,6 +341,7 @@ async def test_leaving_early_kills_and_releases() -> None:
     assert terminals.alive == set()
 
 
+@pytest.mark.rule("terminals-are-always-released")
 async def test_a_wait_that_takes_too_long_kills_the_command() -> None:
     terminals = Terminals(exits=False)
 
@@ -343,6 +354,7 @@ async def test_a_wait_that_takes_too_long_kills_the_command() -> None:
     assert methods(client)[-1] == "release"
 
 
+@pytest.mark.rule("cancel-is-bounded-in-time")
 @pytest.mark.case("B31")
 async def test_a_cancel_kills_and_releases_and_keeps_the_output() -> None:
     terminals = Terminals(exits=False)
@@ -371,6 +383,7 @@ async def test_a_cancel_kills_and_releases_and_keeps_the_output() -> None:
     assert card.content[0]["content"]["text"] == "```console\nout\n```"
 
 
+@pytest.mark.rule("cancel-is-bounded-in-time")
 @pytest.mark.case("B31")
 async def test_a_client_that_answers_no_terminal_request_delays_a_cancel_by_little() -> None:
     silent = {"terminal/wait_for_exit", "terminal/kill", "terminal/output", "terminal/release"}
@@ -394,6 +407,7 @@ async def test_a_client_that_answers_no_terminal_request_delays_a_cancel_by_litt
         assert methods(client)[-1] == "release"
 
 
+@pytest.mark.rule("terminals-are-always-released")
 async def test_leaving_a_terminal_never_hides_why_it_was_left() -> None:
     async def leave(turn: Turn) -> None:
         async with turn.terminal("sleep"):
@@ -409,6 +423,7 @@ async def test_leaving_a_terminal_never_hides_why_it_was_left() -> None:
     await once(drive, capabilities=TERMINALS, answers=answers)
 
 
+@pytest.mark.rule("terminals-need-the-client")
 async def test_without_terminals_nothing_is_called_and_the_agent_is_told() -> None:
     async def drive(turn: Turn) -> None:
         assert not turn.can_use_terminals
@@ -419,6 +434,7 @@ async def test_without_terminals_nothing_is_called_and_the_agent_is_told() -> No
     assert asked(await once(drive)) == []
 
 
+@pytest.mark.rule("terminals-need-the-client")
 async def test_a_refused_terminal_is_an_os_error() -> None:
     async def drive(turn: Turn) -> None:
         with pytest.raises(OSError, match="no such file"):
@@ -434,6 +450,7 @@ async def test_a_refused_terminal_is_an_os_error() -> None:
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
+@pytest.mark.rule("forms-need-the-client")
 @pytest.mark.parametrize(
     ("answer", "entered"),
     [
@@ -455,6 +472,7 @@ async def test_a_form_gives_what_the_user_entered(answer: Any, entered: Any) -> 
     assert asked(client) == [("elicitation/create", params)]
 
 
+@pytest.mark.rule("forms-need-the-client")
 async def test_a_form_that_the_client_refuses_is_not_answered() -> None:
     got: list[Any] = []
 
@@ -465,6 +483,7 @@ async def test_a_form_that_the_client_refuses_is_not_answered() -> None:
     assert got == [None]
 
 
+@pytest.mark.rule("forms-need-the-client")
 async def test_a_page_is_visited_and_its_completion_told_once() -> None:
     async def drive(turn: Turn) -> None:
         visit = await turn.elicit_url("Sign in", "https://example.org")
@@ -496,6 +515,7 @@ async def test_a_page_that_the_user_does_not_want_is_none() -> None:
     )
 
 
+@pytest.mark.rule("forms-need-the-client")
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}, {"elicitation": None}])
 async def test_forms_and_pages_that_are_not_offered_are_not_asked(capabilities: Any) -> None:
     async def drive(turn: Turn) -> None:
@@ -508,6 +528,7 @@ async def test_forms_and_pages_that_are_not_offered_are_not_asked(capabilities: 
 # -- notices and usage ----------------------------------------------------------------------
 
 
+@pytest.mark.rule("replay-repeats-no-requests")
 @pytest.mark.parametrize(("capabilities", "shown"), [({"session": {"notices": {}}}, 1), ({}, 0)])
 async def test_a_notice_is_shown_to_clients_that_take_notices(
     capabilities: Any, shown: int

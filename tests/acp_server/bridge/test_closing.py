@@ -53,6 +53,7 @@ def answers_in_order(client: AcpClient, methods: tuple[str, ...]) -> list[str]:
     return [method for method in answered if method in methods]
 
 
+@pytest.mark.rule("close-waits-for-the-end")
 @pytest.mark.case("B85")
 @pytest.mark.parametrize("prompt", ["wait", "ask"])
 async def test_close_answers_the_prompts_first_and_leaves_a_whole_log(prompt: str) -> None:
@@ -87,6 +88,7 @@ async def test_close_answers_the_prompts_first_and_leaves_a_whole_log(prompt: st
     assert stuck.prompts == ["before", prompt, "after"]
 
 
+@pytest.mark.rule("close-waits-for-the-end")
 @pytest.mark.case("B85")
 async def test_close_waits_for_an_answer_that_takes_its_time(
     monkeypatch: pytest.MonkeyPatch,
@@ -104,6 +106,7 @@ async def test_close_waits_for_an_answer_that_takes_its_time(
         assert order == ["session/prompt", "session/close"]
 
 
+@pytest.mark.rule("close-waits-for-the-end")
 @pytest.mark.case("B85")
 async def test_close_gives_the_lock_to_the_next_process_and_waits_for_a_load() -> None:
     disk = MemoryBackend().disk
@@ -138,6 +141,7 @@ async def test_close_gives_the_lock_to_the_next_process_and_waits_for_a_load() -
         assert two.transcript_of(session_id).text == "onetwo"
 
 
+@pytest.mark.rule("delete-ends-then-removes")
 @pytest.mark.case("B61")
 async def test_delete_ends_the_turn_and_leaves_nothing(tmp_path: Path) -> None:
     stuck = Stuck()
@@ -166,6 +170,7 @@ async def test_delete_ends_the_turn_and_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in left if session_id in str(path)] == []
 
 
+@pytest.mark.rule("delete-ends-then-removes")
 @pytest.mark.case("B61")
 async def test_delete_needs_no_readable_log(tmp_path: Path) -> None:
     stuck = Stuck()
@@ -182,6 +187,7 @@ async def test_delete_needs_no_readable_log(tmp_path: Path) -> None:
     assert not log.exists()
 
 
+@pytest.mark.rule("unknown-session-is-not-found")
 @pytest.mark.case("B15")
 async def test_a_log_deleted_behind_our_back_is_not_found(tmp_path: Path) -> None:
     store = f"jsonl:{tmp_path / 'store'}"
@@ -229,7 +235,7 @@ async def test_a_setting_that_cannot_be_stored_is_an_error_and_the_session_can_b
         assert result["modes"]["currentModeId"] == "ask"
 
 
-@pytest.mark.case("D1", "D3", "D5", "D7")
+@pytest.mark.rule("end-of-input-ends-server", "open-prompts-end-cancelled", "teardown-happens-once")
 async def test_the_end_of_input_ends_turns_disposed_and_starts_no_queued_prompt() -> None:
     backend = open_store("memory:")
     stuck = Stuck()
@@ -246,7 +252,7 @@ async def test_the_end_of_input_ends_turns_disposed_and_starts_no_queued_prompt(
     assert await stored_events(backend, session_id) == events
 
 
-@pytest.mark.case("D1", "D3", "D5")
+@pytest.mark.rule("end-of-input-ends-server", "open-prompts-end-cancelled")
 async def test_at_the_end_of_input_each_open_prompt_is_answered(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "acp_server", "--store", f"jsonl:{tmp_path / 'store'}"]
     async with AcpClient.spawn([*argv, "--agent", f"{AGENTS}:stuck_tool"]) as client:
@@ -259,7 +265,7 @@ async def test_at_the_end_of_input_each_open_prompt_is_answered(tmp_path: Path) 
         assert await client.wait() == 0
 
 
-@pytest.mark.case("D2", "D4")
+@pytest.mark.rule("teardown-happens-once")
 async def test_one_teardown_for_all_who_ask_and_nothing_new_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -318,7 +324,7 @@ async def test_one_teardown_for_all_who_ask_and_nothing_new_behind_it(
             assert made == []
 
 
-@pytest.mark.case("D8")
+@pytest.mark.rule("teardown-happens-once")
 async def test_a_session_that_does_not_end_in_order_stops_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

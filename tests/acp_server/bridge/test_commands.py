@@ -1,4 +1,7 @@
-"""Slash commands: run without a model, shown and never stored; what they do is (Z30)."""
+"""Slash commands: run without a model, shown and never stored; what they do is.
+
+Rule: commands-leave-no-log.
+"""
 
 import anyio
 import pytest
@@ -31,6 +34,7 @@ async def commands_of(client: AcpClient) -> list[dict[str, object]]:
     return found
 
 
+@pytest.mark.rule("paths-are-not-commands")
 @pytest.mark.parametrize(
     ("text", "name", "argument"),
     [
@@ -51,6 +55,7 @@ def test_a_command_is_told_from_a_path(text: str, name: str | None, argument: st
     assert (line and line.name, line and line.argument) == (name, argument)
 
 
+@pytest.mark.rule("built-in-commands-are-listed")
 async def test_commands_are_listed_and_explained() -> None:
     async def hello(call: CommandCall) -> str:
         return f"hello {call.argument}"
@@ -66,6 +71,7 @@ async def test_commands_are_listed_and_explained() -> None:
         assert (await client.prompt(session_id, "/hello you")).text == "hello you"
 
 
+@pytest.mark.rule("commands-leave-no-log")
 async def test_a_command_reaches_no_agent_and_no_log() -> None:
     backend = open_store("memory:")
     async with running_server(ECHO, store=backend) as client:
@@ -86,6 +92,7 @@ async def test_a_command_reaches_no_agent_and_no_log() -> None:
         assert client.transcript.text == "agent: /usr/bin/x fails"
 
 
+@pytest.mark.rule("command-failures-are-text")
 async def test_failures_of_a_command_are_text() -> None:
     async def expected(_call: CommandCall) -> None:
         message = "not today"
@@ -110,6 +117,7 @@ async def test_failures_of_a_command_are_text() -> None:
         assert (await client.prompt(session_id, "on")).text == "agent: on"
 
 
+@pytest.mark.rule("commands-wait-their-turn")
 @pytest.mark.parametrize("waits", ["running", "queued"])
 async def test_a_cancel_ends_a_command(waits: str) -> None:
     running = anyio.Event()
@@ -133,6 +141,7 @@ async def test_a_cancel_ends_a_command(waits: str) -> None:
         assert (await client.prompt(session_id, "on")).text == "agent: on"
 
 
+@pytest.mark.rule("commands-wait-their-turn")
 async def test_a_command_waits_for_the_turn_before_it() -> None:
     go_on = anyio.Event()
 
@@ -151,6 +160,7 @@ async def test_a_command_waits_for_the_turn_before_it() -> None:
         assert (await second.result()).text == "Error: unknown command: /nope"
 
 
+@pytest.mark.rule("built-in-commands-are-listed")
 @pytest.mark.parametrize("prompted", [True, False])
 async def test_title_names_the_session_for_good(*, prompted: bool) -> None:
     backend = open_store("memory:")
@@ -171,6 +181,7 @@ async def test_title_names_the_session_for_good(*, prompted: bool) -> None:
         assert (await client.list_sessions())["sessions"][0]["title"] == "My name"
 
 
+@pytest.mark.rule("fork-starts-without-grants", "fork-command-leaves-child-closed")
 async def test_fork_leaves_a_stored_and_closed_copy_that_starts_asking() -> None:
     backend = open_store("memory:")
     async with running_server(ECHO, store=backend) as client:
@@ -190,6 +201,7 @@ async def test_fork_leaves_a_stored_and_closed_copy_that_starts_asking() -> None
         assert (await client.prompt(child, "three")).text == "agent: three"
 
 
+@pytest.mark.rule("compaction-shortens-models-history")
 async def test_compact_is_there_for_an_agent_that_can_summarize() -> None:
     heard: list[list[str]] = []
 
@@ -213,6 +225,7 @@ async def test_compact_is_there_for_an_agent_that_can_summarize() -> None:
         assert [u["content"]["text"] for u in users] == ["one", "two"]
 
 
+@pytest.mark.rule("commands-leave-no-log")
 async def test_a_command_may_tell_the_model_something() -> None:
     heard: list[list[str]] = []
 
@@ -230,6 +243,7 @@ async def test_a_command_may_tell_the_model_something() -> None:
         assert heard == [["the sky is green", "so?"]]
 
 
+@pytest.mark.rule("wrong-declarations-are-refused")
 def test_a_name_that_no_prompt_could_call_is_refused() -> None:
     async def nothing(_call: CommandCall) -> None:
         return
@@ -241,6 +255,7 @@ def test_a_name_that_no_prompt_could_call_is_refused() -> None:
         Agent("a", echo, commands=(Command("x", "", nothing), Command("x", "", nothing)))
 
 
+@pytest.mark.rule("commands-wait-their-turn")
 async def test_no_command_speaks_before_the_answer_to_the_one_before_it() -> None:
     async with running_server(ECHO) as client:
         session_id = await client.new_session("/tmp/w")

@@ -13,6 +13,7 @@ from acp_server.testing import AcpError, running_server
 from tests.acp_server.helpers import echo, refused_code
 
 
+@pytest.mark.rule("capabilities-are-truthful", "sign-in-is-opt-in")
 @pytest.mark.case("B14")
 async def test_only_what_is_served_is_advertised() -> None:
     async with running_server(Agent("echo", echo)) as client:
@@ -33,6 +34,7 @@ async def test_only_what_is_served_is_advertised() -> None:
         assert await client.authenticate("whatever") == {}
 
 
+@pytest.mark.rule("declared-sign-in-guards-sessions")
 async def test_an_agent_that_asks_for_it_serves_nobody_before_they_sign_in() -> None:
     signed: list[str] = []
 
@@ -69,6 +71,7 @@ async def test_an_agent_that_asks_for_it_serves_nobody_before_they_sign_in() -> 
         assert signed == ["key", "out"]
 
 
+@pytest.mark.rule("declared-sign-in-guards-sessions")
 async def test_the_agent_may_know_by_itself_who_is_signed_in() -> None:
     async def sign_in(_method_id: str) -> None:
         return
@@ -82,7 +85,7 @@ async def test_the_agent_may_know_by_itself_who_is_signed_in() -> None:
         assert await refused_code(client, "session/new", {"cwd": "/tmp/w"}) == -32000
 
 
-@pytest.mark.case("N6")
+@pytest.mark.rule("extensions-begin-with-underscore", "unadvertised-methods-are-not-found")
 async def test_an_agent_answers_extension_requests_of_its_own() -> None:
     async def add(params: dict[str, Any]) -> dict[str, Any]:
         if "a" not in params:
@@ -104,6 +107,7 @@ async def test_an_agent_answers_extension_requests_of_its_own() -> None:
         assert [frame for frame in client.frames if b"secret-token" in frame.data] == []
 
 
+@pytest.mark.rule("usage-is-last-known-state")
 async def test_usage_is_shown_after_a_load_where_the_context_size_is_known() -> None:
     usage = {"inputTokens": 70, "cacheReadTokens": 20, "outputTokens": 10}
 

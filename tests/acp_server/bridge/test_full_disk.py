@@ -1,4 +1,7 @@
-"""A store that cannot write: what is refused, what is kept, how one gets out of it (Z8, Z29)."""
+"""A store that cannot write: what is refused, what is kept, how one gets out of it.
+
+Rules: failed-checkpoint-ends-turn, delete-ends-then-removes.
+"""
 
 import pytest
 
@@ -8,6 +11,7 @@ from persistence.testing.harness import FailingBackend
 from tests.acp_server.helpers import ECHO
 
 
+@pytest.mark.rule("failed-checkpoint-ends-turn")
 async def test_a_turn_that_cannot_be_stored_is_an_error_and_later_ones_work_again() -> None:
     backend = FailingBackend(open_store("memory:"))
     async with running_server(ECHO, store=backend) as client:
@@ -27,6 +31,7 @@ async def test_a_turn_that_cannot_be_stored_is_an_error_and_later_ones_work_agai
     assert prompts == ["one", "two", "three"]
 
 
+@pytest.mark.rule("delete-ends-then-removes")
 async def test_a_session_can_be_deleted_although_the_disk_is_full() -> None:
     backend = FailingBackend(open_store("memory:"))
     async with running_server(ECHO, store=backend) as client:

@@ -16,7 +16,7 @@ async def listed(client: AcpClient, cwd: str | Path | None = None) -> list[str]:
     return [row["sessionId"] for row in (await client.list_sessions(cwd))["sessions"]]
 
 
-@pytest.mark.case("N15")
+@pytest.mark.rule("list-rows-fold-the-log")
 async def test_pages_hold_each_session_once_newest_first() -> None:
     backend = open_store("memory:")
     async with running_server(ECHO, store=backend) as client:
@@ -39,7 +39,7 @@ async def test_pages_hold_each_session_once_newest_first() -> None:
         assert row["updatedAt"].endswith("Z")
 
 
-@pytest.mark.case("N15")
+@pytest.mark.rule("list-rows-fold-the-log")
 @pytest.mark.parametrize("params", [{"cursor": "nonsense"}, {"cwd": "rel"}, {"cursor": 7}])
 async def test_a_wrong_cursor_or_directory_is_refused(params: dict[str, object]) -> None:
     async with running_server(ECHO) as client:
@@ -48,6 +48,7 @@ async def test_a_wrong_cursor_or_directory_is_refused(params: dict[str, object])
         assert caught.value.code == -32602
 
 
+@pytest.mark.rule("directory-spellings-are-one")
 @pytest.mark.case("B23")
 async def test_spellings_of_one_directory_are_one_and_similar_names_are_many(
     tmp_path: Path,
@@ -74,6 +75,7 @@ async def test_spellings_of_one_directory_are_one_and_similar_names_are_many(
             await client.load_session(row["sessionId"], row["cwd"])
 
 
+@pytest.mark.rule("list-rows-fold-the-log")
 async def test_a_title_given_in_a_running_turn_is_listed_at_once() -> None:
     named, go_on = anyio.Event(), anyio.Event()
 

@@ -1,9 +1,13 @@
-"""What a client saw live and what a load replays fold to the same transcript (Z5)."""
+"""What a client saw live and what a load replays fold to the same transcript.
+
+Rule: updates-are-what-was-stored.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import anyio
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -199,6 +203,9 @@ async def talk_and_load(talk: Any, permissions: list[str], tmp_path: str) -> tup
         return live, client.transcript
 
 
+@pytest.mark.rule(
+    "body-changes-update-the-card", "updates-are-what-was-stored", "events-project-to-updates"
+)
 @given(talk=talks, permissions=answers)
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_live_and_replayed_frames_fold_to_the_same_transcript(

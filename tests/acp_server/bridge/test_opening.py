@@ -62,7 +62,8 @@ def agent_frames(client: AcpClient) -> list[dict[str, Any]]:
     return [json.loads(frame.data) for frame in client.frames if frame.sender == "agent"]
 
 
-@pytest.mark.case("N3", "B25")
+@pytest.mark.rule("any-absolute-cwd-is-taken")
+@pytest.mark.case("B25")
 @pytest.mark.parametrize("cwd", ["rel", "", "~", "~/x", "C:\\Users\\me", "\\\\?\\C:\\x", None, 7])
 async def test_a_working_directory_that_is_not_absolute_is_refused(cwd: Any) -> None:
     async with running_server(ECHO) as client:
@@ -72,7 +73,8 @@ async def test_a_working_directory_that_is_not_absolute_is_refused(cwd: Any) -> 
         assert (await client.list_sessions())["sessions"] == []
 
 
-@pytest.mark.case("N3", "B25")
+@pytest.mark.rule("directories-are-complete-lists", "any-absolute-cwd-is-taken")
+@pytest.mark.case("B25")
 async def test_directories_are_taken_as_they_are_and_relative_ones_refused() -> None:
     seen: list[tuple[str, ...]] = []
 
@@ -95,7 +97,8 @@ async def test_directories_are_taken_as_they_are_and_relative_ones_refused() -> 
         assert seen == [("/a", "/b"), ("/c",), ()]
 
 
-@pytest.mark.case("B14", "N5")
+@pytest.mark.rule("extra-members-are-accepted")
+@pytest.mark.case("B14")
 @pytest.mark.parametrize(
     "members",
     [
@@ -119,6 +122,7 @@ async def test_optional_members_may_be_missing_null_or_unknown(members: dict[str
             assert len((await client.request("session/list", listing))["sessions"]) == 1
 
 
+@pytest.mark.rule("warnings-stand-in-meta", "mcp-servers-are-accepted")
 @pytest.mark.case("B26", "B14")
 async def test_each_server_that_is_not_started_is_named_once_and_never_in_a_message() -> None:
     servers = [
@@ -144,6 +148,7 @@ async def test_each_server_that_is_not_started_is_named_once_and_never_in_a_mess
         assert len(resumed["_meta"]["acp-session-server"]["warnings"]) == 1
 
 
+@pytest.mark.rule("client-methods-need-capability")
 async def test_a_client_without_notices_gets_none() -> None:
     servers = [{"name": "ok", "command": "/bin/cat", "args": [], "env": []}]
     async with running_server(ECHO) as client:
@@ -153,7 +158,8 @@ async def test_a_client_without_notices_gets_none() -> None:
         assert "notice" not in kinds
 
 
-@pytest.mark.case("N4", "B17")
+@pytest.mark.rule("new-answers-then-lists-commands", "session-updates-follow-introduction")
+@pytest.mark.case("B17")
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
 async def test_what_is_sent_of_a_session_follows_the_response_that_introduces_it(
     method: str,
@@ -179,7 +185,8 @@ async def test_what_is_sent_of_a_session_follows_the_response_that_introduces_it
         assert about[variants.index("available_commands_update")] > answer
 
 
-@pytest.mark.case("B15", "N8", "T5")
+@pytest.mark.rule("unknown-session-is-not-found")
+@pytest.mark.case("B15")
 async def test_an_unknown_session_is_not_found_and_nothing_comes_of_asking() -> None:
     async with running_server(ECHO) as client:
         here = {"sessionId": UNKNOWN, "cwd": "/tmp/w"}
@@ -205,7 +212,7 @@ async def test_an_unknown_session_is_not_found_and_nothing_comes_of_asking() -> 
         assert (await refused(client, "session/load", strange)).code == -32002
 
 
-@pytest.mark.case("N8")
+@pytest.mark.rule("load-checks-before-opening", "unknown-session-is-not-found")
 async def test_a_load_can_be_tried_again_when_the_session_is_there() -> None:
     backend = open_store("memory:")
     async with running_server(ECHO, store=backend) as client:
@@ -217,7 +224,8 @@ async def test_a_load_can_be_tried_again_when_the_session_is_there() -> None:
         assert (await client.prompt(session_id, "on")).text == "on"
 
 
-@pytest.mark.case("N9", "B39")
+@pytest.mark.rule("each-load-replays", "load-replays-before-response")
+@pytest.mark.case("B39")
 async def test_two_loads_in_one_packet_each_replay_one_after_the_other() -> None:
     backend = open_store("memory:")
     session_id = await stored_log(backend, turn_of(1, prompt="once"))
@@ -242,7 +250,7 @@ async def test_two_loads_in_one_packet_each_replay_one_after_the_other() -> None
         ]
 
 
-@pytest.mark.case("N9")
+@pytest.mark.rule("load-during-turn-loses-nothing", "each-load-replays")
 async def test_a_load_during_a_turn_shows_each_frame_once_and_the_rest_after_the_answer() -> None:
     go_on = anyio.Event()
 
@@ -279,7 +287,7 @@ class SlowBackend(MemoryBackend):
         return await super().load_stored(session_id)
 
 
-@pytest.mark.case("N9", "T4")
+@pytest.mark.rule("load-during-turn-loses-nothing", "each-load-replays", "prompts-queue-in-order")
 @pytest.mark.parametrize("ends", ["runs", "session/cancel", "$/cancel_request"])
 async def test_a_prompt_behind_a_load_waits_for_it_and_a_cancel_reaches_it(ends: str) -> None:
     backend = SlowBackend()
@@ -312,6 +320,7 @@ async def test_a_prompt_behind_a_load_waits_for_it_and_a_cancel_reaches_it(ends:
         assert (await client.prompt(session_id, "after")).text == "after"
 
 
+@pytest.mark.rule("load-checks-before-opening")
 async def test_a_load_that_is_cancelled_leaves_the_session_closed_and_free() -> None:
     disk = MemoryBackend().disk
     session_id = await stored_log(MemoryBackend(disk), turn_of(1))
@@ -342,7 +351,10 @@ async def test_a_load_that_is_cancelled_leaves_the_session_closed_and_free() -> 
                 await second.resume_session(session_id, "/tmp/w")
 
 
-@pytest.mark.case("N10", "B25")
+@pytest.mark.rule(
+    "directory-spellings-are-one", "load-checks-before-opening", "any-absolute-cwd-is-taken"
+)
+@pytest.mark.case("B25")
 async def test_another_directory_is_refused_before_an_agent_is_made() -> None:
     backend = open_store("memory:")
     session_id = await stored_log(backend, turn_of(1), cwd="/a/c")
@@ -360,7 +372,7 @@ async def test_another_directory_is_refused_before_an_agent_is_made() -> None:
         assert (await client.prompt(session_id, "on")).text == "on"
 
 
-@pytest.mark.case("N11")
+@pytest.mark.rule("load-checks-before-opening")
 async def test_a_stored_session_without_a_directory_is_neither_listed_nor_loaded() -> None:
     backend = open_store("memory:")
     session_id = await stored_log(backend, turn_of(1), cwd=None)
@@ -370,7 +382,8 @@ async def test_a_stored_session_without_a_directory_is_neither_listed_nor_loaded
         assert (await refused(client, "session/load", params)).code == -32602
 
 
-@pytest.mark.case("N16", "B16")
+@pytest.mark.rule("new-answers-then-lists-commands", "nothing-stored-before-first-append")
+@pytest.mark.case("B16")
 async def test_a_session_that_was_never_prompted_is_not_kept() -> None:
     backend = open_store("memory:")
     async with running_server(ECHO, store=backend) as client:
@@ -383,7 +396,8 @@ async def test_a_session_that_was_never_prompted_is_not_kept() -> None:
             assert error.code == -32002
 
 
-@pytest.mark.case("B49", "B19", "T13")
+@pytest.mark.rule("resume-replays-nothing", "prompt-is-never-echoed")
+@pytest.mark.case("B49", "B19")
 async def test_resume_shows_nothing_and_the_agent_knows_everything() -> None:
     heard: list[list[str]] = []
 
@@ -413,6 +427,7 @@ async def test_resume_shows_nothing_and_the_agent_knows_everything() -> None:
         assert said == ["hello-42", "ok", "again", "ok"]
 
 
+@pytest.mark.rule("opening-keeps-list-order")
 @pytest.mark.case("B49")
 async def test_opening_a_session_does_not_make_it_a_newer_one() -> None:
     backend = open_store("memory:")
@@ -428,7 +443,10 @@ async def test_opening_a_session_does_not_make_it_a_newer_one() -> None:
         assert (await client.list_sessions())["sessions"] == before
 
 
-@pytest.mark.case("N12", "B39")
+@pytest.mark.rule(
+    "events-project-to-updates", "replay-follows-log-order", "load-replays-before-response"
+)
+@pytest.mark.case("B39")
 async def test_a_replay_follows_the_log_and_ends_before_the_response() -> None:
     async def all_of_it(turn: Turn) -> None:
         await turn.thought("hm")
@@ -476,7 +494,7 @@ MESSAGE: Entry = (
 )
 
 
-@pytest.mark.case("N13", "N14")
+@pytest.mark.rule("replayed-calls-are-final")
 @pytest.mark.parametrize("crashed", [True, False])
 async def test_a_call_without_a_result_is_replayed_as_failed_and_the_next_turn_is_whole(
     *, crashed: bool
@@ -501,7 +519,7 @@ async def test_a_call_without_a_result_is_replayed_as_failed_and_the_next_turn_i
         assert [(c.title, c.status) for c in done.transcript.cards] == [("live", "completed")]
 
 
-@pytest.mark.case("N17", "N18", "N19")
+@pytest.mark.rule("only-users-words-replay", "rewritten-results-show-original")
 async def test_what_the_user_did_not_say_is_not_replayed_and_what_was_replaced_is() -> None:
     result = {
         "turn": 1,
@@ -545,6 +563,7 @@ async def test_what_the_user_did_not_say_is_not_replayed_and_what_was_replaced_i
         assert cards == [[{"type": "content", "content": text_block("original")}]]
 
 
+@pytest.mark.rule("nothing-stored-before-first-append")
 @pytest.mark.case("B16")
 async def test_a_session_survives_a_kill_under_the_very_same_id(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "acp_server", "--store", f"jsonl:{tmp_path / 'store'}"]

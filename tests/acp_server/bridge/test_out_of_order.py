@@ -1,4 +1,7 @@
-"""Stored logs whose turns and steps stand out of order: readable, named, and harmless (Z17)."""
+"""Stored logs whose turns and steps stand out of order: readable, named, and harmless.
+
+Rule: stored-payloads-are-checked-for-use.
+"""
 
 import json
 import random

@@ -1,4 +1,7 @@
-"""Permission requests: what is asked, what an answer does, what is remembered (6.7, Z3, Z28)."""
+"""Permission requests: what is asked, what an answer does, what is remembered.
+
+Rules: answer-decides-the-call, permission-precedes-the-call, decisions-have-an-order.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -59,7 +62,7 @@ def choosing(option_id: str) -> Any:
     return lambda _params: {"outcome": {"outcome": "selected", "optionId": option_id}}
 
 
-@pytest.mark.case("M1")
+@pytest.mark.rule("answer-decides-the-call")
 @pytest.mark.parametrize(
     ("option_id", "went", "outcome", "grants"),
     [
@@ -92,7 +95,7 @@ async def test_an_answer_runs_or_refuses_the_call_and_always_is_remembered(
     ]
 
 
-@pytest.mark.case("M1")
+@pytest.mark.rule("unoffered-answers-are-refusals", "answer-decides-the-call")
 async def test_always_cannot_be_answered_where_it_was_not_offered() -> None:
     commands = Commands(("shell", None))
     async with running_server(agent_of(commands), permissions=choosing("allow-always")) as client:
@@ -101,7 +104,7 @@ async def test_always_cannot_be_answered_where_it_was_not_offered() -> None:
     assert commands.went == ["refused"]
 
 
-@pytest.mark.case("M1")
+@pytest.mark.rule("cancelled-answer-aborts-turn", "answer-decides-the-call")
 async def test_an_answer_cancelled_aborts_the_turn_and_stores_no_grant() -> None:
     commands = Commands(("shell", "echo one"), ("shell", "echo two"))
     backend = open_store("memory:")
@@ -115,6 +118,7 @@ async def test_an_answer_cancelled_aborts_the_turn_and_stores_no_grant() -> None
         ]
 
 
+@pytest.mark.rule("question-shows-its-card", "call-is-announced-first")
 @pytest.mark.case("B34")
 async def test_the_question_follows_its_card_and_says_what_always_covers() -> None:
     commands = Commands(("shell", "echo  one\nx"), ("write", "write"), ("plain", None))
@@ -142,6 +146,7 @@ async def test_the_question_follows_its_card_and_says_what_always_covers() -> No
     ]
 
 
+@pytest.mark.rule("permission-precedes-the-call")
 @pytest.mark.case("B34")
 async def test_a_call_is_shown_as_running_only_after_the_grant() -> None:
     commands = Commands(("shell", None), ("shell", None))
@@ -160,6 +165,7 @@ async def test_a_call_is_shown_as_running_only_after_the_grant() -> None:
     ]
 
 
+@pytest.mark.rule("grants-cover-their-key-only")
 @pytest.mark.case("B37")
 async def test_a_grant_covers_its_command_in_its_session_and_nothing_else() -> None:
     commands = Commands(
@@ -190,6 +196,7 @@ async def test_a_grant_covers_its_command_in_its_session_and_nothing_else() -> N
     assert commands.went == ["ran", "refused"]
 
 
+@pytest.mark.rule("grants-cover-their-key-only")
 @pytest.mark.case("B37")
 async def test_a_rejection_for_always_is_not_asked_again() -> None:
     commands = Commands(("shell", "rm x"), ("shell", "rm x"))
@@ -201,7 +208,7 @@ async def test_a_rejection_for_always_is_not_asked_again() -> None:
     assert commands.went == ["refused", "refused"]
 
 
-@pytest.mark.case("M2")
+@pytest.mark.rule("no-answer-refuses-the-call")
 async def test_a_call_that_the_client_was_never_told_of_is_not_asked_about() -> None:
     answers: list[str] = []
 
@@ -215,7 +222,7 @@ async def test_a_call_that_the_client_was_never_told_of_is_not_asked_about() -> 
     assert answers == ["unavailable"]
 
 
-@pytest.mark.case("M3")
+@pytest.mark.rule("no-answer-refuses-the-call")
 @pytest.mark.parametrize("answer", [None, 7, {}, {"outcome": {"outcome": "maybe"}}])
 async def test_an_answer_that_is_none_leaves_the_call_unrun(answer: Any) -> None:
     commands = Commands(("shell", None))
@@ -238,7 +245,7 @@ class DeadPeer:
         raise ConnectionClosedError
 
 
-@pytest.mark.case("M3")
+@pytest.mark.rule("no-answer-refuses-the-call")
 async def test_a_dead_connection_leaves_the_question_unanswered() -> None:
     cards = ToolCards("/w")
     session = Session(SessionId("s"))
@@ -254,6 +261,7 @@ def rules(preset: str, kind: str, went: Sequence[str]) -> Any:
     return pytest.param(preset, kind, list(went), id=f"{preset}-{kind}")
 
 
+@pytest.mark.rule("presets-decide-before-user")
 @pytest.mark.parametrize(
     ("preset", "kind", "went"),
     [
@@ -271,6 +279,7 @@ async def test_a_preset_decides_without_a_request(preset: Any, kind: str, went: 
     assert commands.went == went
 
 
+@pytest.mark.rule("presets-decide-before-user")
 async def test_auto_edit_still_asks_for_what_is_no_edit() -> None:
     commands = Commands(("tool", None), kind="execute")
     async with running_server(
@@ -281,6 +290,7 @@ async def test_auto_edit_still_asks_for_what_is_no_edit() -> None:
         assert len(questions(client)) == 1
 
 
+@pytest.mark.rule("decisions-have-an-order")
 async def test_a_stored_refusal_goes_before_a_preset_that_allows() -> None:
     commands = Commands(("shell", "rm x"))
     async with running_server(
@@ -293,6 +303,7 @@ async def test_a_stored_refusal_goes_before_a_preset_that_allows() -> None:
     assert commands.went == ["refused", "refused"]
 
 
+@pytest.mark.rule("question-is-a-call")
 async def test_a_plain_question_answers_true_or_false() -> None:
     heard: list[bool] = []
 
@@ -312,6 +323,7 @@ async def test_a_plain_question_answers_true_or_false() -> None:
     assert heard == [True, False]
 
 
+@pytest.mark.rule("waiting-session-blocks-no-other")
 @pytest.mark.case("B27")
 async def test_a_session_that_waits_for_an_answer_blocks_no_other() -> None:
     answered = anyio.Event()

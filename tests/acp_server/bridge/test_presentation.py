@@ -1,4 +1,4 @@
-"""Cards on the wire: what each view becomes, live and on replay (contract 6.6)."""
+"""Cards on the wire: what each view becomes, live and on replay (generic-card-has-its-fields)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -109,7 +109,7 @@ def shown(
 # -- generic cards --------------------------------------------------------------------------
 
 
-@pytest.mark.case("V2")
+@pytest.mark.rule("raw-input-is-object-or-absent")
 @pytest.mark.parametrize(
     ("arguments", "raw"), [("", {}), ('{"a": null}', {"a": None}), ("{bad", None), ("[1]", None)]
 )
@@ -120,7 +120,7 @@ def test_raw_input_is_the_parsed_object_or_absent(arguments: str, raw: Any) -> N
     assert ("rawInput" in log.live[0]) == (raw is not None)
 
 
-@pytest.mark.case("V4")
+@pytest.mark.rule("foreign-calls-use-presenters")
 def test_the_result_of_an_unknown_call_shows_its_raw_content() -> None:
     log = Log()
     log.add(
@@ -144,7 +144,8 @@ RESOURCE = {"type": "resource", "resource": {"uri": "x:y", "text": "t"}}
 LINK = {"type": "resource_link", "uri": "x:y", "name": "n"}
 
 
-@pytest.mark.case("V5", "B83")
+@pytest.mark.rule("result-blocks-become-acp-blocks")
+@pytest.mark.case("B83")
 @pytest.mark.parametrize(
     ("block", "wire"),
     [
@@ -158,6 +159,7 @@ def test_blocks_pass_and_what_acp_does_not_know_becomes_text(block: Any, wire: A
     assert log.live[-1]["content"] == content(wire)
 
 
+@pytest.mark.rule("result-blocks-become-acp-blocks")
 @pytest.mark.case("B83")
 def test_an_empty_result_has_no_content_key() -> None:
     log = shown({"type": "generic-call", "title": "t"})
@@ -168,6 +170,7 @@ def test_an_empty_result_has_no_content_key() -> None:
     }
 
 
+@pytest.mark.rule("generic-card-has-its-fields")
 def test_raw_output_is_shown_beside_the_content() -> None:
     view = {"type": "generic-result", "rawOutput": {"hits": None}}
     log = shown({"type": "generic-call", "title": "t"}, view, TEXT)
@@ -176,6 +179,7 @@ def test_raw_output_is_shown_beside_the_content() -> None:
     assert folded(log.replayed()) == folded(log.live)
 
 
+@pytest.mark.rule("views-have-fixed-types")
 def test_an_unknown_kind_in_a_log_is_other() -> None:
     log = shown({"type": "generic-call", "title": "t", "kind": "dance"})
     assert log.live[0]["kind"] == "other"
@@ -187,7 +191,7 @@ SHELL = {"type": "terminal-call", "title": "make", "description": "Build", "cwd"
 DONE = {"type": "terminal-result", "output": "ok\n\n", "exitCode": 0}
 
 
-@pytest.mark.case("V6")
+@pytest.mark.rule("terminal-card-needs-capability")
 def test_a_terminal_card_has_its_description_then_its_terminal() -> None:
     log = shown(SHELL, DONE, TEXT, terminal_cards=True)
     assert log.live[0] == {
@@ -202,7 +206,7 @@ def test_a_terminal_card_has_its_description_then_its_terminal() -> None:
     assert "content" not in log.live[-1]
 
 
-@pytest.mark.case("V7")
+@pytest.mark.rule("terminal-card-needs-capability")
 @pytest.mark.parametrize(
     ("end", "exit_meta"),
     [
@@ -219,7 +223,7 @@ def test_a_terminal_result_says_how_the_command_ended(end: Any, exit_meta: Any) 
     assert log.live[-1]["_meta"] == meta
 
 
-@pytest.mark.case("V8")
+@pytest.mark.rule("terminal-card-needs-capability")
 def test_without_terminal_cards_the_output_is_fenced() -> None:
     log = shown(SHELL, DONE, TEXT)
     assert log.live[0]["content"] == content(text("Build"))
@@ -227,12 +231,12 @@ def test_without_terminal_cards_the_output_is_fenced() -> None:
     assert log.live[-1]["content"] == content(text("```console\nok\n```"))
 
 
-@pytest.mark.case("V8")
+@pytest.mark.rule("terminal-card-needs-capability")
 def test_without_a_description_there_is_no_content_key() -> None:
     assert "content" not in shown({"type": "terminal-call", "title": "make"}).live[0]
 
 
-@pytest.mark.case("V9")
+@pytest.mark.rule("terminal-card-needs-capability")
 @pytest.mark.parametrize(
     ("tool_cwd", "cwd", "where"),
     [("sub", "/w", "/w/sub"), ("/x", "/w", "/x"), (None, "/w", "/w"), ("a/../b", "/w", "/w/b")],
@@ -243,6 +247,7 @@ def test_the_cwd_of_a_terminal_is_resolved(tool_cwd: Any, cwd: Any, where: str) 
     assert log.live[0]["_meta"]["terminal_info"]["cwd"] == where
 
 
+@pytest.mark.rule("finished-terminal-replays-as-text")
 @pytest.mark.parametrize("terminal_cards", [True, False])
 @pytest.mark.parametrize("more", [{}, {"terminalId": "term-1"}])
 def test_a_finished_command_is_replayed_as_text(terminal_cards: bool, more: Any) -> None:
@@ -258,6 +263,7 @@ def test_a_finished_command_is_replayed_as_text(terminal_cards: bool, more: Any)
     }
 
 
+@pytest.mark.rule("finished-terminal-replays-as-text")
 def test_a_command_that_never_ended_is_replayed_without_its_terminal() -> None:
     log = Log(terminal_cards=True)
     log.card({**SHELL, "terminalId": "term-1"})
@@ -267,6 +273,7 @@ def test_a_command_that_never_ended_is_replayed_without_its_terminal() -> None:
     assert "_meta" not in card
 
 
+@pytest.mark.rule("client-terminal-keeps-its-id")
 def test_a_terminal_of_the_client_is_shown_by_its_own_id_and_keeps_its_output() -> None:
     log = shown({**SHELL, "terminalId": "term-1"}, DONE, TEXT)
     assert log.live[0]["content"][1] == {"type": "terminal", "terminalId": "term-1"}
@@ -287,7 +294,7 @@ def diff(path: str, old: str | None = None, new: str = "n") -> dict[str, Any]:
     return {"path": path, "oldText": old, "newText": new}
 
 
-@pytest.mark.case("V11")
+@pytest.mark.rule("diff-card-shows-old-and-new")
 def test_a_diff_card_without_diffs_has_no_content() -> None:
     log = shown({"type": "diff-call", "title": "t", "diffs": []})
     assert log.live[0] == {
@@ -299,7 +306,7 @@ def test_a_diff_card_without_diffs_has_no_content() -> None:
     }
 
 
-@pytest.mark.case("V11")
+@pytest.mark.rule("titles-show-relative-paths", "diff-card-shows-old-and-new")
 @pytest.mark.parametrize(
     ("path", "cwd", "title"),
     [
@@ -328,7 +335,7 @@ def test_titles_are_relative_and_places_absolute(path: str, cwd: Any, title: str
     assert folded(log.live)["title"] == title
 
 
-@pytest.mark.case("V12")
+@pytest.mark.rule("diff-card-shows-old-and-new")
 def test_a_failing_edit_shows_raw_text() -> None:
     view = {"type": "diff-call", "title": "t", "diffs": [diff("/w/a")]}
     log = shown(view, None, text("no such file"), error=True)
@@ -336,6 +343,7 @@ def test_a_failing_edit_shows_raw_text() -> None:
     assert log.live[-1]["content"] == content(text("no such file"))
 
 
+@pytest.mark.rule("diff-card-shows-old-and-new")
 def test_a_succeeding_edit_keeps_its_diff() -> None:
     view = {"type": "diff-call", "title": "t", "diffs": [diff("/w/a")]}
     assert "content" not in shown(view, None, TEXT).live[-1]
@@ -351,6 +359,7 @@ def presented(name: str, arguments: str, *blocks: Mapping[str, Any], **options: 
     return log
 
 
+@pytest.mark.rule("foreign-calls-use-presenters")
 @pytest.mark.parametrize(
     ("name", "arguments", "card"),
     [
@@ -391,7 +400,7 @@ def _raising(_given: Any) -> Any:
     raise ZeroDivisionError
 
 
-@pytest.mark.case("V3")
+@pytest.mark.rule("foreign-calls-use-presenters")
 def test_a_raising_presenter_gives_the_generic_card_and_the_raw_content() -> None:
     presenters = Presenters({"t": Presenter(_raising), "u": Presenter(_generic, _raising)})
     assert folded(presented("t", '{"a": 1}', TEXT, presenters=presenters).live) == {
@@ -411,17 +420,20 @@ def _generic(_arguments: Any) -> Any:
     return {"type": "generic-call", "title": "mine"}
 
 
+@pytest.mark.rule("foreign-calls-use-presenters")
 def test_a_registered_presenter_goes_before_the_generic_card() -> None:
     presenters = REFERENCE_PRESENTERS.register("mine", Presenter(_generic))
     assert presented("mine", "{}", presenters=presenters).live[0]["title"] == "mine"
 
 
+@pytest.mark.rule("views-have-fixed-types")
 def test_a_view_of_no_kind_is_a_mistake_of_the_presenter() -> None:
     presenters = Presenters({"t": Presenter(lambda _arguments: {"type": "hologram"})})
     with pytest.raises(CardError):
         presented("t", "{}", presenters=presenters)
 
 
+@pytest.mark.rule("views-have-fixed-types")
 @pytest.mark.parametrize("view", [{"type": "hologram"}, {"type": "generic-call"}])
 def test_a_view_in_a_log_that_cannot_be_shown_gives_the_generic_card(view: Any) -> None:
     log = shown(view, None, TEXT)
@@ -453,6 +465,7 @@ def test_a_call_without_a_result_fails_with_its_step() -> None:
 # -- usage ----------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("usage-is-last-known-state")
 def test_a_usage_report_is_shown_at_once_and_not_replayed() -> None:
     log = Log()
     log.add("usage/report", used=7, size=100)
@@ -460,6 +473,7 @@ def test_a_usage_report_is_shown_at_once_and_not_replayed() -> None:
     assert log.replayed() == []
 
 
+@pytest.mark.rule("usage-is-last-known-state")
 def test_the_last_known_usage_is_found_in_the_log() -> None:
     log = Log()
     assert usage_update_from(log.session.events, 1000) is None
@@ -480,7 +494,7 @@ def test_the_last_known_usage_is_found_in_the_log() -> None:
     assert usage_update_from(log.session.events, 1000) == {**reported, "used": 9}
 
 
-@pytest.mark.case("V13")
+@pytest.mark.rule("title-update-has-event-time")
 def test_a_title_carries_the_iso_time_of_its_event() -> None:
     log = Log()
     log.add("session/title", title="T", messageSeqs=[], source={"kind": "agent"})
@@ -492,7 +506,8 @@ def test_a_title_carries_the_iso_time_of_its_event() -> None:
     assert log.live == log.replayed() == [update]
 
 
-@pytest.mark.case("V1", "B82")
+@pytest.mark.rule("plan-shows-whole-list")
+@pytest.mark.case("B82")
 def test_a_plan_is_the_whole_list_in_order_with_medium_priority() -> None:
     log = Log()
     todos = [
@@ -515,6 +530,7 @@ def test_a_plan_is_the_whole_list_in_order_with_medium_priority() -> None:
 # -- logs that others wrote -----------------------------------------------------------------
 
 
+@pytest.mark.rule("results-are-bounded")
 @pytest.mark.case("B77")
 def test_cards_of_a_foreign_log_are_bounded_like_our_own() -> None:
     huge = "x" * 3_000_000

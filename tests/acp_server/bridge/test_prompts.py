@@ -40,7 +40,7 @@ async def error_of(client: AcpClient, session_id: str, text: str = "go") -> AcpE
     return caught.value
 
 
-@pytest.mark.case("T1", "T2")
+@pytest.mark.rule("empty-prompts-are-refused", "unadvertised-blocks-are-refused")
 @pytest.mark.parametrize(
     "blocks",
     [
@@ -64,7 +64,8 @@ async def test_a_prompt_that_says_nothing_or_is_not_understood_is_refused(
         assert gated.prompts == []
 
 
-@pytest.mark.case("B28", "T4")
+@pytest.mark.rule("prompts-queue-in-order")
+@pytest.mark.case("B28")
 async def test_prompts_during_a_turn_run_after_it_in_order() -> None:
     backend = open_store("memory:")
     gated = Gated()
@@ -84,6 +85,7 @@ async def test_prompts_during_a_turn_run_after_it_in_order() -> None:
         assert said == [*names, "four"]
 
 
+@pytest.mark.rule("cancel-covers-queued-prompts")
 @pytest.mark.case("B28")
 async def test_a_cancel_covers_what_came_before_it_and_nothing_after() -> None:
     backend = open_store("memory:")
@@ -105,7 +107,7 @@ async def test_a_cancel_covers_what_came_before_it_and_nothing_after() -> None:
         assert not {"two", "three"} & set(said)
 
 
-@pytest.mark.case("T4")
+@pytest.mark.rule("full-queue-refuses-prompt", "prompts-queue-in-order")
 async def test_a_full_queue_is_an_error_and_leaves_the_others_alone() -> None:
     gated = Gated()
     async with running_server(gated.agent) as client:
@@ -119,6 +121,7 @@ async def test_a_full_queue_is_an_error_and_leaves_the_others_alone() -> None:
             assert (await handle.result()).stop_reason == "end_turn"
 
 
+@pytest.mark.rule("cancel-sent-as-request-works")
 @pytest.mark.case("B29")
 async def test_a_cancel_may_be_sent_as_a_request() -> None:
     gated = Gated()
@@ -131,7 +134,7 @@ async def test_a_cancel_may_be_sent_as_a_request() -> None:
         assert (await client.prompt(session_id, "two")).stop_reason == "end_turn"
 
 
-@pytest.mark.case("T7")
+@pytest.mark.rule("prompt-settles-with-own-turn")
 async def test_turns_that_no_prompt_started_settle_no_prompt() -> None:
     gated = Gated()
     async with running_server(gated.agent) as client:
@@ -150,7 +153,10 @@ async def test_turns_that_no_prompt_started_settle_no_prompt() -> None:
         assert (await handle.result()).text == "start two end two "
 
 
-@pytest.mark.case("T6", "B86")
+@pytest.mark.rule(
+    "failing-agent-is-named-only", "stop-reason-follows-turn-end", "prompt-always-gets-one-answer"
+)
+@pytest.mark.case("B86")
 async def test_errors_of_a_turn_are_one_sentence_without_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -185,7 +191,7 @@ async def test_errors_of_a_turn_are_one_sentence_without_secrets(
     assert "hush-hush" not in str([dict(event.data) for event in events])
 
 
-@pytest.mark.case("T9")
+@pytest.mark.rule("prompt-settles-with-own-turn")
 async def test_an_observer_that_fails_does_not_keep_the_prompt_from_being_settled(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -206,7 +212,7 @@ async def test_an_observer_that_fails_does_not_keep_the_prompt_from_being_settle
             assert (await client.prompt(session_id, "x")).text == "start x end x "
 
 
-@pytest.mark.case("T11")
+@pytest.mark.rule("stop-reason-follows-turn-end")
 def test_every_end_has_a_legal_stop_reason() -> None:
     kinds = ("completed", "max-tokens", "max_turn_requests", "refusal", "aborted", "disposed")
     assert [stop_reason_from_end(kind) for kind in kinds] == [
@@ -221,7 +227,8 @@ def test_every_end_has_a_legal_stop_reason() -> None:
     assert {stop_reason_from_end(kind) for kind in ("interrupted", "x/y")} == {"end_turn"}
 
 
-@pytest.mark.case("T8", "B18")
+@pytest.mark.rule("response-is-last-of-turn")
+@pytest.mark.case("B18")
 async def test_a_response_is_the_last_frame_of_its_turn_though_a_load_holds_the_frames(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -255,7 +262,7 @@ async def test_a_response_is_the_last_frame_of_its_turn_though_a_load_holds_the_
         assert len(client.updates) == count
 
 
-@pytest.mark.case("T12")
+@pytest.mark.rule("gone-client-stops-no-turn")
 async def test_a_turn_completes_though_the_client_is_gone() -> None:
     backend = open_store("memory:")
 

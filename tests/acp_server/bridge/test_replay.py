@@ -1,4 +1,7 @@
-"""A load shows what was shown live: whole, in order, before the response (Z5, Z20, 6.5)."""
+"""A load shows what was shown live: whole, in order, before the response.
+
+Rules: updates-are-what-was-stored, load-replays-before-response, events-project-to-updates.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,7 +45,7 @@ def started() -> Session:
 # -- markers --------------------------------------------------------------------------------
 
 
-@pytest.mark.case("V14")
+@pytest.mark.rule("markers-have-exact-texts")
 @pytest.mark.parametrize(
     ("reason", "marker"),
     [
@@ -68,7 +71,7 @@ def test_a_turn_end_has_the_marker_that_its_reason_asks_for(reason: Any, marker:
     assert texts(replayed(session)) == [("u1", "hi"), *shown]
 
 
-@pytest.mark.case("V14")
+@pytest.mark.rule("markers-have-exact-texts")
 @pytest.mark.parametrize("kind", ["interrupted", "disposed"])
 @pytest.mark.parametrize(
     "code", ["TOOL_NOT_STARTED", "TOOL_OUTCOME_UNKNOWN", "ABORTED", "ABORTED_BEFORE_DISPATCH"]
@@ -100,6 +103,7 @@ def test_a_turn_whose_calls_were_closed_needs_no_marker(kind: str, code: str) ->
     assert texts(replayed(session)) == [("u1", "hi")]
 
 
+@pytest.mark.rule("markers-have-exact-texts")
 def test_a_blocked_prompt_shows_its_content_then_its_marker() -> None:
     session = Session(SessionId("s"))
     session.append("turn/start", {"turn": 1, "trigger": {"kind": "message", "source": USER}})
@@ -111,6 +115,7 @@ def test_a_blocked_prompt_shows_its_content_then_its_marker() -> None:
 # -- messages -------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("message-ids-come-from-seqs", "replayed-text-is-joined-deltas")
 def test_an_assembled_message_without_chunks_is_shown_under_its_own_seq() -> None:
     session = started()
     step = {"turn": 1, "step": 1}
@@ -124,6 +129,7 @@ def test_an_assembled_message_without_chunks_is_shown_under_its_own_seq() -> Non
     assert texts(replayed(session)) == [("u1", "hi"), ("t3", "hm"), ("a3", "yes")]
 
 
+@pytest.mark.rule("message-ids-come-from-seqs")
 def test_all_blocks_of_a_message_share_the_id_of_its_first_chunk() -> None:
     session = started()
     session.append("step/start", {"turn": 1, "step": 1})
@@ -134,6 +140,9 @@ def test_all_blocks_of_a_message_share_the_id_of_its_first_chunk() -> None:
     assert texts(replayed(session)) == [("u1", "hi"), ("a3", "a"), ("t3", "b"), ("a3", "c")]
 
 
+@pytest.mark.rule(
+    "log-only-ever-grows", "compaction-shortens-models-history", "compaction-is-bracketed"
+)
 @pytest.mark.case("B47")
 async def test_a_compacted_history_replays_all_that_was_said() -> None:
     session = started()
@@ -192,6 +201,7 @@ async def everything(turn: Turn) -> None:
         await turn.text("well.")
 
 
+@pytest.mark.rule("cards-are-stored", "load-replays-before-response")
 @pytest.mark.case("B40", "B39")
 async def test_replayed_calls_look_like_the_live_ones() -> None:
     backend = open_store("memory:")
@@ -212,6 +222,7 @@ def raw_outputs(client: AcpClient, session_id: str) -> list[Any]:
     return [u["rawOutput"] for u in client.updates_of(session_id) if "rawOutput" in u]
 
 
+@pytest.mark.rule("load-replays-before-response")
 @pytest.mark.case("B39")
 async def test_a_long_session_replays_wholly_before_the_response() -> None:
     async def drive(turn: Turn) -> None:
@@ -235,7 +246,7 @@ async def test_a_long_session_replays_wholly_before_the_response() -> None:
         assert set(after) <= {"available_commands_update", "usage_update"}
 
 
-@pytest.mark.case("V10")
+@pytest.mark.rule("initialize-may-come-again")
 async def test_another_initialize_changes_no_open_session() -> None:
     go_on = anyio.Event()
 
@@ -259,6 +270,7 @@ async def test_another_initialize_changes_no_open_session() -> None:
         assert "_meta" not in client.updates_of(other)[-1]
 
 
+@pytest.mark.rule("running-calls-replay-open")
 async def test_an_open_call_of_a_running_turn_replays_as_it_stands() -> None:
     go_on = anyio.Event()
 
@@ -283,6 +295,7 @@ async def test_an_open_call_of_a_running_turn_replays_as_it_stands() -> None:
 # -- size -----------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("long-text-goes-in-pieces", "results-are-bounded")
 @pytest.mark.case("B77")
 async def test_huge_output_makes_small_frames_and_says_how_large_it_was() -> None:
     huge = "0123456789abcdef\n" * 100_000

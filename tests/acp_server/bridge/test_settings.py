@@ -1,4 +1,7 @@
-"""Modes and config options: what is logged when, what is shown, and what follows from it (Z11)."""
+"""Modes and config options: what is logged when, what is shown, and what follows from it.
+
+Rule: settings-are-logged-at-once.
+"""
 
 from typing import Any
 
@@ -41,7 +44,8 @@ def about_settings(client: AcpClient, session_id: str) -> list[str]:
     return [update["sessionUpdate"] for update in updates if update["sessionUpdate"] in kinds]
 
 
-@pytest.mark.case("M4", "M5", "B20")
+@pytest.mark.rule("settings-answer-completely", "mode-has-two-views", "settings-are-logged-at-once")
+@pytest.mark.case("B20")
 async def test_both_views_of_the_mode_agree_whichever_method_sets_it() -> None:
     async with running_server(SHOW, capabilities=BOOLEANS) as client:
         result = await client.request("session/new", {"cwd": "/tmp/w"})
@@ -64,7 +68,7 @@ async def test_both_views_of_the_mode_agree_whichever_method_sets_it() -> None:
         assert (await client.prompt(session_id, "go")).text == "read-only high True"
 
 
-@pytest.mark.case("M5")
+@pytest.mark.rule("stored-before-shown-or-done", "settings-are-logged-at-once")
 async def test_settings_of_an_idle_session_are_durable_before_they_are_acknowledged() -> None:
     backend = open_store("memory:")
     async with running_server(SHOW, store=backend) as client:
@@ -89,7 +93,8 @@ async def test_settings_of_an_idle_session_are_durable_before_they_are_acknowled
         assert (await client.prompt(session_id, "go")).text == "read-only high False"
 
 
-@pytest.mark.case("M5", "B20", "B27")
+@pytest.mark.rule("settings-are-logged-at-once", "waiting-session-blocks-no-other")
+@pytest.mark.case("B20", "B27")
 async def test_a_setting_in_an_open_turn_is_logged_at_once_and_rules_the_next_call() -> None:
     go_on = anyio.Event()
 
@@ -113,6 +118,7 @@ async def test_a_setting_in_an_open_turn_is_logged_at_once_and_rules_the_next_ca
         assert client.agent_requests == []
 
 
+@pytest.mark.rule("presets-decide-before-user")
 @pytest.mark.case("B20")
 async def test_the_preset_decides_what_is_asked() -> None:
     async def write(turn: Turn) -> None:
@@ -140,7 +146,8 @@ async def test_the_preset_decides_what_is_asked() -> None:
         ]
 
 
-@pytest.mark.case("M4", "M5", "B20")
+@pytest.mark.rule("wrong-settings-are-refused", "mode-has-two-views", "settings-are-logged-at-once")
+@pytest.mark.case("B20")
 @pytest.mark.parametrize(
     ("config_id", "value"),
     [
@@ -167,6 +174,7 @@ async def test_what_is_not_offered_is_refused_and_changes_nothing(
         assert (await client.prompt(session_id, "go")).text == "ask low False"
 
 
+@pytest.mark.rule("client-methods-need-capability")
 async def test_a_client_that_knows_no_booleans_is_not_told_of_them() -> None:
     async with running_server(SHOW) as client:
         result = await client.request("session/new", {"cwd": "/tmp/w"})
@@ -175,7 +183,7 @@ async def test_a_client_that_knows_no_booleans_is_not_told_of_them() -> None:
         assert await refused_code(client, "session/set_config_option", params) == -32602
 
 
-@pytest.mark.case("M4")
+@pytest.mark.rule("wrong-settings-are-refused", "agents-choose-their-modes", "mode-has-two-views")
 async def test_an_agent_without_modes_has_none() -> None:
     async def look(turn: Turn) -> None:
         await turn.text(str(turn.mode))
@@ -191,7 +199,7 @@ async def test_an_agent_without_modes_has_none() -> None:
         assert (await client.prompt(session_id, "go")).text == "None"
 
 
-@pytest.mark.case("M4")
+@pytest.mark.rule("agents-choose-their-modes", "mode-has-two-views")
 async def test_an_author_may_offer_fewer_modes_and_the_first_is_the_default() -> None:
     agent = Agent("show", show, modes=("read-only", "ask"), options=(LEVEL, BRIEF))
     async with running_server(agent) as client:
@@ -201,7 +209,7 @@ async def test_an_author_may_offer_fewer_modes_and_the_first_is_the_default() ->
         assert await refused_code(client, "session/set_mode", params) == -32602
 
 
-@pytest.mark.case("M4")
+@pytest.mark.rule("settings-are-logged-at-once", "mode-has-two-views")
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_what_was_set_is_reported_and_applied_after_a_load(method: str) -> None:
     backend = open_store("memory:")
@@ -225,6 +233,7 @@ async def test_what_was_set_is_reported_and_applied_after_a_load(method: str) ->
             assert (await client.prompt(session_id, "go")).text == f"{mode} high False"
 
 
+@pytest.mark.rule("model-hears-of-new-preset")
 async def test_the_model_hears_of_a_new_preset_before_its_next_prompt_and_once() -> None:
     heard: list[list[str]] = []
 
@@ -251,6 +260,7 @@ async def test_the_model_hears_of_a_new_preset_before_its_next_prompt_and_once()
         assert heard[-1][5:] == ["three"]
 
 
+@pytest.mark.rule("model-hears-of-new-preset")
 async def test_news_in_an_open_turn_part_no_call_from_its_result() -> None:
     in_tool, go_on = anyio.Event(), anyio.Event()
 
@@ -280,6 +290,7 @@ async def test_news_in_an_open_turn_part_no_call_from_its_result() -> None:
     ]
 
 
+@pytest.mark.rule("wrong-declarations-are-refused")
 def test_declarations_that_cannot_be_served_are_refused() -> None:
     with pytest.raises(ValueError, match="no permission preset 'yolo'"):
         Agent("a", show, modes=("yolo",))  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import pytest
 from acp_server.cli import main
 
 
+@pytest.mark.rule("windows-is-refused-early")
 def test_windows_is_refused_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

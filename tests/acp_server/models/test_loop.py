@@ -1,4 +1,7 @@
-"""The model loop: what a stream becomes, what fails it, and what a request holds (Z5, Z12, Z38)."""
+"""The model loop: what a stream becomes, what fails it, and what a request holds.
+
+Rules: updates-are-what-was-stored, refusal-leaves-models-view, requests-are-rebuilt-from-log.
+"""
 
 import contextlib
 import json
@@ -132,9 +135,10 @@ async def talked(model: Model, *prompts: str, **options: Any) -> tuple[AcpClient
     return client, events, ended
 
 
-# -- Z5 -------------------------------------------------------------------------------------
+# -- updates-are-what-was-stored ------------------------------------------------------------------
 
 
+@pytest.mark.rule("deltas-say-what-blocks-say")
 async def test_a_block_end_that_says_more_is_shown_as_one_more_delta() -> None:
     model = Model([delta("hel"), end("hello"), delta("hm", 1, "reasoning-delta"), STOP])
     client, events, _ = await talked(model, "hi")
@@ -143,11 +147,13 @@ async def test_a_block_end_that_says_more_is_shown_as_one_more_delta() -> None:
     assert client.transcript.text == "hello"
 
 
+@pytest.mark.rule("replayed-text-is-joined-deltas")
 async def test_a_block_end_alone_is_shown() -> None:
     client, _, _ = await talked(Model([end("all at once"), STOP]), "hi")
     assert client.transcript.text == "all at once"
 
 
+@pytest.mark.rule("deltas-say-what-blocks-say")
 async def test_a_block_end_that_contradicts_its_deltas_fails_the_request() -> None:
     client, events, ended = await talked(Model([delta("yes"), end("no"), STOP]), "hi")
     sentence = "the model's answer contradicts what it has streamed"
@@ -158,6 +164,7 @@ async def test_a_block_end_that_contradicts_its_deltas_fails_the_request() -> No
     )
 
 
+@pytest.mark.rule("deltas-say-what-blocks-say")
 async def test_what_comes_behind_a_block_end_is_not_shown() -> None:
     client, events, _ = await talked(Model([end("yes"), delta("more"), end("no"), STOP]), "hi")
     assert client.transcript.text == "yes"
@@ -166,6 +173,7 @@ async def test_what_comes_behind_a_block_end_is_not_shown() -> None:
     ]
 
 
+@pytest.mark.rule("broken-stream-never-ends-well")
 @pytest.mark.case("B66")
 async def test_a_stream_that_breaks_off_never_ends_the_turn_well() -> None:
     _, events, ended = await talked(Model([delta("half")]), "hi", sleep=Naps())
@@ -174,23 +182,27 @@ async def test_a_stream_that_breaks_off_never_ends_the_turn_well() -> None:
     assert of_type(events, "turn/end")[0].data["reason"]["failure"]["code"] == "STREAM_CUT"
 
 
+@pytest.mark.rule("broken-stream-never-ends-well")
 async def test_a_stream_that_breaks_off_before_it_showed_anything_is_tried_again() -> None:
     naps = Naps()
     client, _, ended = await talked(Model([], [delta("whole"), STOP]), "hi", sleep=naps)
     assert (ended, client.transcript.text, naps.seconds) == ("end_turn", "whole", [1.0])
 
 
+@pytest.mark.rule("deltas-say-what-blocks-say")
 async def test_a_chunk_behind_the_end_fails_the_request() -> None:
     _, events, _ = await talked(Model([STOP, delta("more")]), "hi")
     assert of_type(events, "turn/end")[0].data["reason"]["failure"]["code"] == "BAD_STREAM"
 
 
+@pytest.mark.rule("deltas-say-what-blocks-say")
 async def test_two_calls_with_one_id_are_never_run() -> None:
     _, events, _ = await talked(Model([call("1"), call("1", index=2), CALLS]), "hi")
     assert of_type(events, "tool/call") == []
     assert of_type(events, "turn/end")[0].data["reason"]["failure"]["code"] == "BAD_STREAM"
 
 
+@pytest.mark.rule("long-text-goes-in-pieces")
 async def test_a_huge_delta_goes_out_in_pieces() -> None:
     text = "é" * 200_000
     client, _, _ = await talked(Model([delta(text), STOP]), "hi")
@@ -205,6 +217,7 @@ def busy(after_ms: int | None = None) -> ModelError:
     return ModelError("too busy", code="BUSY", retryable=True, retry_after_ms=after_ms)
 
 
+@pytest.mark.rule("passing-failures-are-retried")
 async def test_a_retry_runs_as_a_new_step_and_says_so_where_something_was_shown() -> None:
     naps = Naps()
     model = Model([busy()], [delta("par"), busy(250)], [delta("whole"), STOP])
@@ -229,6 +242,7 @@ async def test_a_retry_runs_as_a_new_step_and_says_so_where_something_was_shown(
     )
 
 
+@pytest.mark.rule("passing-failures-are-retried")
 async def test_a_failed_attempt_is_not_in_the_next_request() -> None:
     model = Model([delta("par"), busy()], [delta("whole"), STOP])
     await talked(model, "hi", sleep=Naps())
@@ -236,6 +250,7 @@ async def test_a_failed_attempt_is_not_in_the_next_request() -> None:
     assert list(first.messages) == list(second.messages)
 
 
+@pytest.mark.rule("passing-failures-are-retried")
 async def test_retries_end_and_count_anew_after_a_success() -> None:
     model = Model(
         [busy()], [call("1"), CALLS], [busy()], [busy()], [call("2"), CALLS], *[[busy()]] * 9
@@ -245,12 +260,14 @@ async def test_retries_end_and_count_anew_after_a_success() -> None:
     assert ended == "Internal error: turn failed: too busy"
 
 
+@pytest.mark.rule("passing-failures-are-retried")
 async def test_a_failure_that_is_for_good_is_not_retried() -> None:
     model = Model([ModelError("bad key sk-abcdefghijklmnop", code="AUTH")])
     _, events, _ = await talked(model, "hi", sleep=Naps())
     assert of_type(events, "llm/retry") == []
 
 
+@pytest.mark.rule("cancel-is-bounded-in-time")
 @pytest.mark.case("B31")
 async def test_a_cancel_while_the_loop_backs_off_makes_no_further_request() -> None:
     napping = anyio.Event()
@@ -281,6 +298,7 @@ def results_in(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+@pytest.mark.rule("model-is-asked-until-done", "calls-run-in-order")
 @pytest.mark.case("B32")
 async def test_calls_run_in_order_and_a_raising_tool_does_not_end_the_turn() -> None:
     calls = [
@@ -300,6 +318,7 @@ async def test_calls_run_in_order_and_a_raising_tool_does_not_end_the_turn() -> 
     assert [message["role"] for message in sent] == ["user", "assistant", "user"]
 
 
+@pytest.mark.rule("calls-run-in-order")
 @pytest.mark.case("B32")
 async def test_a_denied_call_fails_and_the_others_run() -> None:
     model = Model([call("1", name="asked", index=1), call("2", index=2), CALLS])
@@ -313,7 +332,8 @@ async def test_a_denied_call_fails_and_the_others_run() -> None:
     assert results_in(model.requests[1].messages) == ["1", "2"]
 
 
-@pytest.mark.case("X5", "B32")
+@pytest.mark.rule("cut-turns-stay-paired", "cancel-closes-open-calls")
+@pytest.mark.case("B32")
 async def test_a_cancel_during_tools_pairs_and_fails_every_call_of_the_message() -> None:
     calls = [
         call("1", arguments='{"do": "hang"}', index=1),
@@ -346,7 +366,8 @@ async def test_a_cancel_during_tools_pairs_and_fails_every_call_of_the_message()
         assert client.transcript.cards == live.cards
 
 
-@pytest.mark.case("B32", "T10")
+@pytest.mark.rule("truncated-calls-are-dropped", "turn-end-reasons-have-precedence")
+@pytest.mark.case("B32")
 async def test_calls_cut_by_max_tokens_are_not_run() -> None:
     model = Model([delta("so"), call("1"), finish("max-tokens")])
     client, events, ended = await talked(model, "hi", "again")
@@ -358,13 +379,14 @@ async def test_calls_cut_by_max_tokens_are_not_run() -> None:
     assert ended == "end_turn"
 
 
-@pytest.mark.case("T10")
+@pytest.mark.rule("turn-end-reasons-have-precedence")
 async def test_one_step_cut_by_max_tokens_makes_the_whole_turn_so() -> None:
     model = Model([call("1"), CALLS], [delta("so"), finish("max-tokens")])
     _, _, ended = await talked(model, "hi")
     assert ended == "max_tokens"
 
 
+@pytest.mark.rule("bad-arguments-fail-the-call", "plan-shows-whole-list")
 @pytest.mark.case("B82")
 async def test_a_todo_call_is_a_plan_if_its_list_is_one_and_fails_otherwise() -> None:
     lists: list[Any] = [
@@ -478,10 +500,11 @@ async def test_arguments_as_deep_as_they_may_be_are_shown_and_kept() -> None:
     assert (card.status, card.raw_input) == ("completed", json.loads(deep))
 
 
-# -- Z12 ------------------------------------------------------------------------------------
+# -- refusal-leaves-models-view -------------------------------------------------------------------
 
 
-@pytest.mark.case("B48", "T11")
+@pytest.mark.rule("refusal-leaves-models-view", "stop-reason-follows-turn-end")
+@pytest.mark.case("B48")
 async def test_a_refused_prompt_is_in_no_later_request_but_stays_shown() -> None:
     model = Model([delta("par"), finish("refusal")], [delta("fine"), STOP])
     backend = open_store("memory:")
@@ -498,7 +521,7 @@ async def test_a_refused_prompt_is_in_no_later_request_but_stays_shown() -> None
     ]
 
 
-@pytest.mark.case("T11")
+@pytest.mark.rule("request-limit-ends-turn", "stop-reason-follows-turn-end")
 async def test_the_limit_of_requests_ends_the_turn() -> None:
     model = Model(*[[call(str(n)), CALLS] for n in range(5)])
     client, _, ended = await talked(model, "hi", max_requests=3)
@@ -507,7 +530,7 @@ async def test_the_limit_of_requests_ends_the_turn() -> None:
     assert [card.status for card in client.transcript.cards] == ["completed"] * 3
 
 
-# -- Z38 ------------------------------------------------------------------------------------
+# -- requests-are-rebuilt-from-log ----------------------------------------------------------------
 
 
 def rebuilt_requests(events: Sequence[Event]) -> list[tuple[Any, list[Any]]]:
@@ -526,6 +549,7 @@ def rebuilt_requests(events: Sequence[Event]) -> list[tuple[Any, list[Any]]]:
     return requests
 
 
+@pytest.mark.rule("requests-are-rebuilt-from-log")
 async def test_every_request_can_be_rebuilt_from_the_stored_log() -> None:
     model = Model(
         [delta("let me"), call("1"), call("2", arguments='{"do": "raise"}', index=2), CALLS],
@@ -569,7 +593,7 @@ async def test_text_that_came_before_a_request_is_part_of_it() -> None:
 # -- the end of a stream --------------------------------------------------------------------
 
 
-@pytest.mark.case("X1")
+@pytest.mark.rule("cancelled-prompt-answers-cancelled")
 async def test_a_cancel_in_the_stream_leaves_chunks_and_no_message() -> None:
     reached = anyio.Event()
     model = Model([delta("par"), reached])

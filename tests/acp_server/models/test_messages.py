@@ -39,7 +39,7 @@ def shape(messages: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     return [(m["role"], [word(block) for block in m["content"]]) for m in messages]
 
 
-@pytest.mark.case("T3")
+@pytest.mark.rule("links-become-model-text")
 def test_a_link_is_flattened_and_joined_without_separator() -> None:
     link = {"type": "resource_link", "name": 'a "b"\n.txt', "uri": "file:///w/ä.txt"}
     assert model_content([text("see"), link, text("now")]) == [
@@ -94,6 +94,7 @@ def test_images_and_unknown_blocks_are_left_to_the_adapter() -> None:
     ]
 
 
+@pytest.mark.rule("provider-messages-are-well-formed")
 @pytest.mark.case("B73")
 def test_blank_text_is_dropped_and_a_silent_result_speaks() -> None:
     messages = [user(text("hi"), text("")), assistant(text("  "), call("1")), result("1", text(""))]
@@ -106,6 +107,7 @@ def test_blank_text_is_dropped_and_a_silent_result_speaks() -> None:
     assert sent[2]["content"][0]["content"] == [text(NO_OUTPUT)]
 
 
+@pytest.mark.rule("provider-messages-are-well-formed")
 def test_neighbours_of_one_role_are_one_message() -> None:
     messages = [
         user(text("a")),
@@ -120,6 +122,7 @@ def test_neighbours_of_one_role_are_one_message() -> None:
     ]
 
 
+@pytest.mark.rule("provider-messages-are-well-formed")
 def test_results_follow_their_calls_in_the_order_of_the_calls() -> None:
     messages = [
         user(text("go")),
@@ -148,6 +151,7 @@ def test_a_context_message_never_parts_a_call_from_its_result() -> None:
     ]
 
 
+@pytest.mark.rule("provider-messages-are-well-formed")
 def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_goes() -> None:
     sent = model_messages([result("0", text("lost")), assistant(call("1"))])
     assert shape(sent) == [("assistant", ["tool-call 1"]), ("user", ["tool-result 1"])]
@@ -155,6 +159,7 @@ def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_goes() -> 
     assert sent[1]["content"][0]["isError"] is True
 
 
+@pytest.mark.rule("provider-messages-are-well-formed")
 def test_the_history_itself_stays_untouched() -> None:
     messages = [user(text("a")), user(text("b")), assistant(call("1")), result("1", text("x"))]
     before = copy.deepcopy(messages)

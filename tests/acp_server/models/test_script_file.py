@@ -66,6 +66,7 @@ def chunks(script: Script, session: int = 0) -> list[list[Mapping[str, Any]]]:
     return [list(chunks_of(one, at)) for at, one in enumerate(script.sessions[session])]
 
 
+@pytest.mark.rule("script-forms-are-fixed")
 def test_the_short_form_is_a_whole_stream(tmp_path: Path) -> None:
     call = {"name": "read", "arguments": {"path": "a"}}
     script = read_script(
@@ -88,6 +89,7 @@ def test_the_short_form_is_a_whole_stream(tmp_path: Path) -> None:
     assert (script.shared, script.length, script.name) == (True, 1, "model.json")
 
 
+@pytest.mark.rule("script-forms-are-fixed")
 def test_throw_gives_its_chunks_and_then_the_failure(tmp_path: Path) -> None:
     throw = {"kind": "throw", "chunks": [delta("x")], "message": "down", "code": "D"}
     script = read_script(written(tmp_path, [throw, {**throw, "retryAfterMs": 5}]))
@@ -99,6 +101,7 @@ def test_throw_gives_its_chunks_and_then_the_failure(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.rule("script-forms-are-fixed")
 def test_hang_begins_to_answer_and_goes_no_further(tmp_path: Path) -> None:
     script = read_script(written(tmp_path, [{"kind": "hang"}, {"text": "a", "hang": True}]))
     assert chunks(script)[0] == [start(0, "text"), delta("partial")]
@@ -106,6 +109,7 @@ def test_hang_begins_to_answer_and_goes_no_further(tmp_path: Path) -> None:
     assert [hangs(response) for response in script.sessions[0]] == [True, True]
 
 
+@pytest.mark.rule("script-forms-are-fixed")
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -139,6 +143,7 @@ def test_a_file_that_is_not_there_or_no_json_is_named(tmp_path: Path) -> None:
         read_script(tmp_path / "log.jsonl")
 
 
+@pytest.mark.rule("recorded-log-is-a-script")
 def test_a_recorded_log_gives_one_response_for_each_step(tmp_path: Path) -> None:
     one = [start(0, "text"), *map(delta, "abcd"), FINISH]
     other = [start(0, "text"), delta("z"), FINISH]
@@ -157,7 +162,7 @@ def test_a_recorded_log_gives_one_response_for_each_step(tmp_path: Path) -> None
     ]
 
 
-@pytest.mark.case("G8")
+@pytest.mark.rule("recorded-log-is-a-script")
 def test_the_script_of_a_fork_leaves_out_its_seed(tmp_path: Path) -> None:
     one, other = [delta("seed"), FINISH], [delta("own"), FINISH]
     seed = len(log_lines(one)) - 1
@@ -168,7 +173,7 @@ def test_the_script_of_a_fork_leaves_out_its_seed(tmp_path: Path) -> None:
     assert (chunks(script, 0), chunks(script, 1)) == ([one], [other])
 
 
-@pytest.mark.case("G6")
+@pytest.mark.rule("recorded-log-is-a-script")
 def test_a_step_without_finish_is_an_error_unless_there_is_an_override(tmp_path: Path) -> None:
     path = recorded(tmp_path, log_lines([delta("a"), FINISH], [delta("b")]))
     with pytest.raises(ScriptError, match="turn 2 step 1 has no `finish`"):
@@ -177,7 +182,7 @@ def test_a_step_without_finish_is_an_error_unless_there_is_an_override(tmp_path:
     assert hangs(read_script(path).sessions[0][0])
 
 
-@pytest.mark.case("G7")
+@pytest.mark.rule("exhausted-script-is-loud")
 async def test_an_exhausted_script_is_loud() -> None:
     model = ScriptedModel([{"text": "one"}], "m", "/there/m")
     request = ModelRequest({}, [])

@@ -48,6 +48,7 @@ def test_any_bytes_are_read_strictly_or_refused(data: bytes) -> None:
     data.decode()
 
 
+@pytest.mark.rule("lone-surrogates-are-replaced")
 def test_lone_surrogates_become_replacement_characters_in_values_and_keys() -> None:
     frame = rb'{"a\ud800":["\udfff x",{"b":"\ud83d\ude00"}],"plain":"\ud800"}'
     assert parse_frame(frame) == {"a\ufffd": ["\ufffd x", {"b": "\U0001f600"}], "plain": "\ufffd"}
@@ -78,6 +79,7 @@ def test_lone_surrogates_become_replacement_characters_in_values_and_keys() -> N
         b"[1,]",
     ],
 )
+@pytest.mark.rule("non-finite-numbers-never-leave")
 @pytest.mark.case("B10")
 def test_what_is_not_acceptable_json_is_refused_without_its_text(frame: bytes) -> None:
     with pytest.raises(ParseError) as caught:
@@ -109,7 +111,7 @@ def test_depth_is_bounded_whatever_recursion_the_interpreter_bears(
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**30, 10**400])
-@pytest.mark.case("Y7")
+@pytest.mark.rule("unsafe-integers-are-refused")
 def test_an_integer_never_becomes_a_float(number: int) -> None:
     value = parse_frame(b'{"n":[%d],"f":1e300}' % number)
     assert value == {"n": [number], "f": 1e300}
@@ -132,6 +134,7 @@ def test_integers_beyond_doubles_are_found(value: Any, unsafe: bool) -> None:
     assert has_unsafe_integer(value) is unsafe
 
 
+@pytest.mark.rule("non-finite-numbers-never-leave")
 @pytest.mark.case("B10")
 def test_what_must_not_reach_the_wire_is_made_harmless() -> None:
     value = {"a\ud800": ["\udfff", math.nan, -math.inf, 1.5, (2**70, None, True)]}

@@ -32,7 +32,8 @@ def refusal(envelope: Envelope) -> tuple[int, Any, bool]:
 
 
 @pytest.mark.parametrize("id", ["abc", "", 0, -7, 2**53 + 1, -(2**63), 2**64, HUGE, None])
-@pytest.mark.case("Y6", "Y7", "B11")
+@pytest.mark.rule("ids-come-back-exactly", "unsafe-integers-are-refused")
+@pytest.mark.case("B11")
 def test_an_id_of_every_kind_is_kept_and_written_exactly(id: str | int | None) -> None:
     request = read(id=id, method="m")
     assert request == Request(id, "m", {})
@@ -53,12 +54,13 @@ def test_params_absent_or_null_are_empty() -> None:
     assert read(method="m", params=None) == Notification("m", {})
 
 
-@pytest.mark.case("Y2", "N5")
+@pytest.mark.rule("extra-members-are-accepted")
 def test_unknown_members_and_params_are_accepted() -> None:
     params = {"_meta": {"traceparent": "x"}, "new": [1]}
     assert read(id=1, method="m", params=params, extra={}) == Request(1, "m", params)
 
 
+@pytest.mark.rule("unknown-notifications-are-silent")
 def test_an_escaped_slash_is_the_same_method() -> None:
     frame = rb'{"jsonrpc":"2.0","id":0,"method":"session\/list","params":{}}'
     assert read_envelope(frame) == Request(0, "session/list", {})
@@ -72,7 +74,7 @@ def test_params_that_are_no_object_are_refused_with_the_id(params: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 2**64, HUGE])
-@pytest.mark.case("Y7")
+@pytest.mark.rule("unsafe-integers-are-refused")
 def test_an_unsafe_integer_in_params_is_refused_with_the_id(number: int) -> None:
     assert refusal(read(id=1, method="m", params={"a": [{"n": number}]})) == (-32602, 1, True)
     assert refusal(read(method="m", params={"n": number})) == (-32602, None, False)
@@ -114,7 +116,8 @@ def test_the_id_named_by_a_cancel_may_be_of_any_size() -> None:
         (b'{"jsonrpc":"2.0","id":1}', -32600, 1),
     ],
 )
-@pytest.mark.case("B02", "B11", "Y5", "N7")
+@pytest.mark.rule("malformed-messages-are-invalid", "unparsable-line-is-parse-error")
+@pytest.mark.case("B02", "B11")
 def test_a_frame_that_is_no_message_is_refused(line: bytes, code: int, id: int | None) -> None:
     assert refusal(read_envelope(line)) == (code, id, True)
 
@@ -132,7 +135,7 @@ def test_a_frame_that_is_no_message_is_refused(line: bytes, code: int, id: int |
         ({"jsonrpc": "1.0", "id": 1, "result": {}}, Response(1, {}, None)),
     ],
 )
-@pytest.mark.case("Y1")
+@pytest.mark.rule("responses-are-routed")
 def test_an_answer_is_a_response_and_never_refused(
     members: dict[str, Any], response: Response
 ) -> None:

@@ -37,7 +37,7 @@ async def answered(*responses: Response) -> Wire:
     return wire
 
 
-@pytest.mark.case("Y1")
+@pytest.mark.rule("responses-are-routed")
 async def test_an_answer_reaches_the_one_who_asked() -> None:
     wire = await answered(Response(1, {"yes": True}, None))
     assert wire.outcome == {"yes": True}
@@ -85,6 +85,7 @@ async def test_an_unanswered_request_times_out_tells_the_client_and_ignores_a_la
     assert not wire.requests.settle(Response(1, {}, None))
 
 
+@pytest.mark.rule("cancel-withdraws-client-requests")
 async def test_a_cancelled_request_tells_the_client_and_ignores_a_late_answer() -> None:
     wire = await answered()
     cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}

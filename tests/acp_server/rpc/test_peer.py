@@ -25,7 +25,8 @@ async def forever(_context: RequestContext, _params: Params) -> Params:
     raise AssertionError
 
 
-@pytest.mark.case("Y6", "B11", "FI2")
+@pytest.mark.rule("ids-come-back-exactly", "each-request-gets-one-response")
+@pytest.mark.case("B11")
 async def test_each_request_gets_one_response_with_its_id(serving: "Serving") -> None:
     async with serving({"echo": echo}) as client:
         ids = (b'"abc"', b"0", b"-7", b"null", b"1" + b"0" * 25, b'""')
@@ -38,7 +39,7 @@ async def test_each_request_gets_one_response_with_its_id(serving: "Serving") ->
             assert await client.raw_frame() == expected
 
 
-@pytest.mark.case("Y2", "N5")
+@pytest.mark.rule("extra-members-are-accepted")
 async def test_params_of_any_name_reach_the_handler(serving: "Serving") -> None:
     params = {"self": 1, "context": 2, "params": 3, "not an identifier": 4, "_meta": {"x": [None]}}
     async with serving({"echo": echo}) as client:
@@ -46,7 +47,8 @@ async def test_params_of_any_name_reach_the_handler(serving: "Serving") -> None:
         assert await client.ask(2, "echo") == {"id": 2, "result": {}}
 
 
-@pytest.mark.case("N6", "B11")
+@pytest.mark.rule("unknown-notifications-are-silent", "unadvertised-methods-are-not-found")
+@pytest.mark.case("B11")
 async def test_what_is_unknown_is_refused_or_ignored(serving: "Serving") -> None:
     async with serving() as client:
         refused = {"code": -32601, "message": "Method not found: _x/y", "data": {"method": "_x/y"}}
@@ -73,7 +75,8 @@ async def test_a_long_method_name_is_not_said_back_whole(serving: "Serving") -> 
         assert len(answer["error"]["message"]) < 300
 
 
-@pytest.mark.case("B02", "N7", "FI3")
+@pytest.mark.rule("unparsable-line-is-parse-error", "bad-input-never-ends-server")
+@pytest.mark.case("B02")
 @pytest.mark.parametrize(
     ("line", "code"),
     [(b"{", -32700), (b"[" * 100_000, -32700), (b"\xff\xfe{}", -32700), (b"42", -32600)],
@@ -88,6 +91,7 @@ async def test_a_bad_line_is_answered_and_the_connection_lives(
         assert await client.lives()
 
 
+@pytest.mark.rule("large-frames-come-whole")
 @pytest.mark.case("B01")
 async def test_an_oversize_frame_is_refused_once_and_the_connection_lives(
     serving: "Serving",
@@ -123,6 +127,7 @@ async def test_equal_looking_ids_of_other_kinds_are_other_ids(serving: "Serving"
             assert (await client.frame())["id"] == key
 
 
+@pytest.mark.rule("waiting-session-blocks-no-other")
 @pytest.mark.case("B27")
 async def test_a_waiting_handler_blocks_nothing_else(serving: "Serving") -> None:
     async def ask(_context: RequestContext, _params: Params) -> Any:
@@ -158,7 +163,7 @@ async def test_a_packet_of_many_frames_lets_handlers_run_in_between(serving: "Se
         assert sum("result" in answer for answer in answers) > 2
 
 
-@pytest.mark.case("Y3")
+@pytest.mark.rule("requests-start-in-order")
 async def test_handlers_of_one_packet_begin_in_the_order_of_arrival(serving: "Serving") -> None:
     begun: list[str] = []
 
@@ -210,6 +215,7 @@ async def test_what_follows_a_response_comes_right_behind_it(serving: "Serving")
         ]
 
 
+@pytest.mark.rule("errors-have-fixed-codes")
 @pytest.mark.parametrize(
     ("error", "answer"),
     [
@@ -239,6 +245,7 @@ async def test_a_handler_that_raises_is_answered_without_the_exceptions_text(
         assert await client.lives()
 
 
+@pytest.mark.rule("errors-have-fixed-codes")
 async def test_an_unexpected_failure_is_in_the_log_under_its_entry(
     serving: "Serving", caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -293,7 +300,7 @@ async def test_a_notification_handler_that_raises_is_contained(
     assert [record.exc_info is not None for record in caplog.records] == [True, True]
 
 
-@pytest.mark.case("FI2")
+@pytest.mark.rule("each-request-gets-one-response")
 async def test_requests_beyond_the_limit_in_flight_are_refused(
     serving: "Serving", monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,6 +348,7 @@ class CountingTable:
         return MethodTable({"echo": echo})
 
 
+@pytest.mark.rule("initialize-comes-first")
 async def test_before_initialize_requests_are_refused_and_notifications_ignored(
     serving: "Serving",
 ) -> None:
@@ -354,6 +362,7 @@ async def test_before_initialize_requests_are_refused_and_notifications_ignored(
         assert noted == []
 
 
+@pytest.mark.rule("initialize-is-answered-alone")
 async def test_initialize_is_answered_before_the_methods_are_loaded_and_loads_them_once(
     serving: "Serving",
 ) -> None:
@@ -366,6 +375,7 @@ async def test_initialize_is_answered_before_the_methods_are_loaded_and_loads_th
         assert table.loaded == 1
 
 
+@pytest.mark.rule("version-is-answered-one")
 @pytest.mark.case("B13")
 async def test_a_refused_initialize_may_be_tried_again(serving: "Serving") -> None:
     def initialize(params: Params) -> Params:

@@ -243,6 +243,7 @@ async def test_what_the_teardown_raises_is_raised_after_all_tasks_have_ended(
             tasks.cancel_scope.cancel()
 
 
+@pytest.mark.rule("late-import-failure-is-answered")
 async def test_methods_that_cannot_be_loaded_are_an_error_of_each_request() -> None:
     ours, theirs = memory_transport_pair()
     attempts = []

@@ -230,6 +230,7 @@ GOOD: dict[str, list[Step]] = {
 }
 
 
+@pytest.mark.rule("frame-checker-finds-violations")
 @pytest.mark.parametrize("sdk", [True, False])
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_conversation_is_accepted(name: str, sdk: bool) -> None:
@@ -472,6 +473,7 @@ BAD: dict[str, tuple[str, list[Step]]] = {
 }
 
 
+@pytest.mark.rule("frame-checker-finds-violations")
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_conversation_breaks_its_rule(name: str) -> None:
     rule, steps = BAD[name]
@@ -551,6 +553,7 @@ def test_bytes_may_come_in_any_pieces() -> None:
     assert [(found.number, found.rule) for found in checker.violations] == [(3, "json")]
 
 
+@pytest.mark.rule("frame-checker-finds-violations")
 def test_a_violation_names_frame_sender_and_rule() -> None:
     checker = FrameChecker(sdk=False)
     checker.from_agent(b"hello\n")

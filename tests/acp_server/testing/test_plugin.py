@@ -113,6 +113,7 @@ def expected_files(project: Path) -> list[str]:
     return sorted(path.name for path in found)
 
 
+@pytest.mark.rule("scenario-is-a-directory")
 def test_a_scenario_is_written_run_changed_reviewed_and_accepted(project: Path) -> None:
     scenario = project / "scenarios" / "greeting"
 
@@ -168,6 +169,7 @@ def test_a_mode_that_is_none_is_refused(project: Path) -> None:
     assert "'most' is neither a mode (new, changed, all) nor a path" in done.stderr
 
 
+@pytest.mark.rule("unchanged-run-writes-nothing")
 def test_nothing_is_written_in_ci(project: Path) -> None:
     in_ci = {"CI": "true"}
     refused = run(project, "scenarios", "--acp-update=new", environment=in_ci)
@@ -184,6 +186,7 @@ def test_nothing_is_written_in_ci(project: Path) -> None:
     assert expected_files(project) == ["frames.expected.jsonl", "session.expected.jsonl"]
 
 
+@pytest.mark.rule("kit-meets-no-other-plugin")
 def test_the_fixture_and_scenarios_work_under_xdist_beside_another_plugin(project: Path) -> None:
     run(project, "--acp-update", "scenarios")
     done = run(project, "-n", "2", "--snapshot-update")
@@ -270,6 +273,7 @@ def test_the_traceback_of_an_agent_is_shown_with_the_failed_scenario(project: Pa
     assert "ValueError: Hello Ada" in done.stdout
 
 
+@pytest.mark.rule("bad-script-names-its-line")
 def test_a_bad_scenario_is_an_error_with_its_line(project: Path) -> None:
     bad = '{"kit": "acp", "about": "x",\n"agent": "demo",\n"steps": [{"op": "initialise"}]}'
     (project / "scenarios" / "greeting" / "scenario.json").write_text(bad, "utf-8")
@@ -287,6 +291,7 @@ def test_conformance_cases_take_the_place_of_the_tests(project: Path) -> None:
     assert f"acp agent: {server}" in done.stdout
 
 
+@pytest.mark.rule("kit-meets-no-other-plugin")
 def test_a_project_that_does_not_use_it_pays_for_nothing(project: Path) -> None:
     shutil.rmtree(project / "scenarios")
     (project / "test_greeter.py").write_text(

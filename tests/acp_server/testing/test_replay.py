@@ -20,6 +20,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.rule("replay-command-shows-a-load")
 def test_it_prints_what_a_load_shows() -> None:
     done = run(str(PACKED), "--json")
     assert done.returncode == 0, done.stderr
@@ -30,6 +31,7 @@ def test_it_prints_what_a_load_shows() -> None:
     ]
 
 
+@pytest.mark.rule("replay-command-shows-a-load")
 def test_frames_that_fold_to_the_same_are_as_expected(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     shutil.copy(SCENARIOS / "todo-plan" / "session.expected.jsonl", log)

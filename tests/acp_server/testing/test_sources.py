@@ -1,8 +1,11 @@
 from uuid import UUID
 
+import pytest
+
 from acp_server.testing import CountingIds, SteppingClock
 
 
+@pytest.mark.rule("clock-and-ids-are-injected")
 def test_a_clock_steps_each_time_it_is_read() -> None:
     clock = SteppingClock(start_ms=100, step_ms=5)
     assert [clock(), clock(), clock()] == [100, 105, 110]
@@ -16,6 +19,7 @@ def test_a_clock_can_be_moved_both_ways() -> None:
     assert clock() == 51
 
 
+@pytest.mark.rule("clock-and-ids-are-injected")
 def test_ids_are_uuids_of_version_7_that_count_up() -> None:
     ids = CountingIds()
     made = [ids() for _ in range(300)]

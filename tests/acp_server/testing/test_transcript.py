@@ -86,7 +86,7 @@ REPLAYED = [
 ]
 
 
-@pytest.mark.case("FI7")
+@pytest.mark.rule("updates-are-what-was-stored")
 def test_live_and_replayed_updates_fold_to_one_transcript() -> None:
     assert fold_transcript(LIVE) == fold_transcript(REPLAYED)
     assert fold_transcript(LIVE).difference(fold_transcript(REPLAYED)) == ""

@@ -34,7 +34,8 @@ def fed(framer: Framer, *pieces: bytes) -> list[bytes | OversizeFrame]:
 
 
 @given(stream=STREAMS, cuts=st.lists(st.integers(0, 60)))
-@pytest.mark.case("Y9", "B08")
+@pytest.mark.rule("only-lf-ends-a-line")
+@pytest.mark.case("B08")
 def test_any_split_of_the_bytes_gives_the_same_frames(stream: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
     pieces = [stream[start:end] for start, end in itertools.pairwise(edges)]
@@ -55,18 +56,20 @@ def test_frames_of_one_packet_come_together_and_in_order() -> None:
     assert Framer().feed(b"one\ntwo\nthr") == [b"one", b"two"]
 
 
+@pytest.mark.rule("only-lf-ends-a-line")
 @pytest.mark.case("B08")
 def test_only_lf_ends_a_line() -> None:
     text = '"a\u2028b\u2029c\u0085d\x0b\x0c\x1c\x1d\x1e"'.encode()
     assert Framer().feed(text + b"\n") == [text]
 
 
-@pytest.mark.case("Y9")
+@pytest.mark.rule("only-lf-ends-a-line")
 def test_crlf_and_blank_lines_are_tolerated() -> None:
     assert Framer().feed(b"\r\n{}\r\n\n   \n\t\r\n[]\n") == [b"{}", b"[]"]
 
 
-@pytest.mark.case("Y8", "B01")
+@pytest.mark.rule("large-frames-come-whole")
+@pytest.mark.case("B01")
 def test_a_frame_of_ten_megabytes_in_pipe_sized_pieces_comes_whole() -> None:
     line = b"a" * 10_000_000
     framer = Framer()
@@ -75,6 +78,7 @@ def test_a_frame_of_ten_megabytes_in_pipe_sized_pieces_comes_whole() -> None:
     assert framer.feed(b"\n[]\n") == [line, b"[]"]
 
 
+@pytest.mark.rule("large-frames-come-whole")
 @pytest.mark.case("B01")
 def test_an_oversize_line_is_marked_once_and_never_parsed() -> None:
     framer = Framer(LIMIT)

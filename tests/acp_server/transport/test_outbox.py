@@ -2,6 +2,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import pytest
 from anyio.lowlevel import checkpoint
 
 from acp_server.transport.outbox import (
@@ -48,6 +49,7 @@ async def written_to(gate: Gate) -> AsyncIterator[Outbox]:
             tasks.cancel_scope.cancel()
 
 
+@pytest.mark.rule("frames-leave-in-order")
 async def test_frames_that_are_ready_together_leave_in_one_write() -> None:
     gate = Gate()
     async with written_to(gate) as outbox:
@@ -83,6 +85,7 @@ async def test_a_dense_stream_takes_far_fewer_writes_than_frames() -> None:
         assert len(gate.writes) <= 250
 
 
+@pytest.mark.rule("frames-leave-in-order")
 async def test_a_large_backlog_leaves_in_order_and_in_bounded_writes() -> None:
     gate = Gate()
     frames = [b"%d %s\n" % (number, b"x" * 999) for number in range(2000)]

@@ -54,6 +54,7 @@ def test_frames_go_through_and_the_end_of_input_ends_the_process() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"one\ntwo\nthree\n", b"")
 
 
+@pytest.mark.rule("large-frames-come-whole")
 @pytest.mark.case("B01")
 @pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 131_073, 8_388_608])
 def test_a_large_frame_and_the_next_one_in_one_write(size: int) -> None:
@@ -61,7 +62,8 @@ def test_a_large_frame_and_the_next_one_in_one_write(size: int) -> None:
     assert run(input=stream).stdout == stream
 
 
-@pytest.mark.case("B03", "Y4")
+@pytest.mark.rule("stdout-has-frames-only")
+@pytest.mark.case("B03")
 def test_only_frames_reach_stdout_from_the_first_byte_to_the_exit() -> None:
     noise = """
         import atexit, logging, os, subprocess, sys, warnings
@@ -83,6 +85,7 @@ def test_only_frames_reach_stdout_from_the_first_byte_to_the_exit() -> None:
         assert word in done.stderr.decode()
 
 
+@pytest.mark.rule("children-have-no-wire")
 @pytest.mark.case("B04")
 def test_a_child_finds_an_empty_stdin_and_no_descriptor_of_the_wire() -> None:
     child = """
@@ -111,6 +114,7 @@ def test_a_child_finds_an_empty_stdin_and_no_descriptor_of_the_wire() -> None:
     assert done.stdout == b"/dev/null 0 []\n/dev/null 0 []\n"
 
 
+@pytest.mark.rule("end-of-input-ends-server")
 @pytest.mark.case("B05")
 def test_stdin_from_dev_null_is_an_end_of_input() -> None:
     done = subprocess.run(

@@ -35,6 +35,7 @@ def test_a_text_of_just_the_limit_stays_as_it_is() -> None:
     assert bounded_text(text) == text
 
 
+@pytest.mark.rule("results-are-bounded")
 @pytest.mark.case("B77")
 def test_a_long_text_keeps_head_and_tail_around_its_size() -> None:
     text = "a" * 100_000 + "z" * 100_000
@@ -45,6 +46,7 @@ def test_a_long_text_keeps_head_and_tail_around_its_size() -> None:
     assert cut == "a" * half + note + "z" * half
 
 
+@pytest.mark.rule("results-are-bounded")
 @pytest.mark.case("B77")
 @given(
     text=st.text(alphabet=st.characters(codec="utf-8"), max_size=300),
@@ -66,6 +68,7 @@ def test_a_cut_falls_on_character_borders(text: str, limit: int) -> None:
     assert utf8_size(head) + utf8_size(tail) == size - left_out <= limit
 
 
+@pytest.mark.rule("results-are-bounded")
 @given(
     text=st.text(alphabet=st.characters(codec="utf-8"), max_size=900), limit=st.integers(80, 400)
 )
@@ -75,6 +78,7 @@ def test_to_bound_twice_is_to_bound_once(text: str, limit: int) -> None:
     assert bounded_text(once, limit) == once
 
 
+@pytest.mark.rule("results-are-bounded")
 @given(sizes=st.lists(st.integers(0, 40_000), max_size=6))
 def test_to_bound_blocks_twice_is_to_bound_them_once(sizes: list[int]) -> None:
     once = bounded_blocks({"type": "text", "text": "é" * size} for size in sizes)
@@ -94,6 +98,7 @@ def test_lone_surrogates_come_out_replaced() -> None:
     assert "\ufffd" in bounded_text("\ud800" * 100_000)
 
 
+@pytest.mark.rule("results-are-bounded")
 @pytest.mark.case("B77")
 def test_no_result_can_make_a_frame_too_large() -> None:
     worst = "\x01" * (10 * MIB)
@@ -111,6 +116,7 @@ def test_no_result_can_make_a_frame_too_large() -> None:
     assert frame_size(bounded_blocks(blocks)) < MIB - (1 << 16)
 
 
+@pytest.mark.rule("results-are-bounded")
 @pytest.mark.case("B77")
 def test_a_million_small_blocks_are_bounded() -> None:
     bounded = bounded_blocks({"type": "text", "text": "x"} for _ in range(1_000_000))
@@ -118,6 +124,7 @@ def test_a_million_small_blocks_are_bounded() -> None:
     assert bounded[-1]["text"].endswith("more blocks left out ...]")
 
 
+@pytest.mark.rule("results-are-bounded")
 @pytest.mark.case("B77")
 def test_an_image_that_is_too_large_is_named_with_its_size() -> None:
     image = {"type": "image", "mimeType": "image/png", "data": "A" * (8 * MIB)}
@@ -136,6 +143,7 @@ def test_small_blocks_of_every_type_pass() -> None:
     assert bounded_blocks(blocks) == blocks
 
 
+@pytest.mark.rule("results-are-bounded")
 def test_arguments_that_are_too_large_are_not_shown() -> None:
     assert shown_json({"a": ["\ud800"]}) == {"a": ["\ufffd"]}
     assert shown_json({"content": "x" * MAX_INPUT_BYTES}) is None

@@ -9,6 +9,7 @@ from acp_server.turns.content import clean_text, result_content
 TEXT = {"type": "text", "text": "a"}
 
 
+@pytest.mark.rule("result-blocks-become-acp-blocks")
 @pytest.mark.case("B83")
 @pytest.mark.parametrize(
     ("value", "blocks"),

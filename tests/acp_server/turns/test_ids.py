@@ -2,9 +2,12 @@
 
 from uuid import UUID
 
+import pytest
+
 from acp_server.turns.ids import TimeOrderedIds
 
 
+@pytest.mark.rule("session-ids-are-time-ordered")
 def test_session_ids_are_uuids_of_version_7_in_the_order_of_their_time() -> None:
     times = iter(range(1_700_000_000_000, 1_700_000_000_100))
     source = TimeOrderedIds(lambda: next(times))

@@ -1,4 +1,7 @@
-"""Secrets in failure text: found by where they are kept and by what they look like (Z31)."""
+"""Secrets in failure text: found by where they are kept and by what they look like.
+
+Rule: failure-text-hides-secrets.
+"""
 
 import pytest
 
@@ -14,6 +17,7 @@ KEPT = {
 }
 
 
+@pytest.mark.rule("failure-text-hides-secrets")
 @pytest.mark.parametrize(
     ("text", "left"),
     [
@@ -32,6 +36,7 @@ def test_secrets_are_masked_and_nothing_else(text: str, left: str) -> None:
     assert redact(text, KEPT) == left
 
 
+@pytest.mark.rule("failure-text-hides-secrets")
 def test_the_environment_is_asked_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_SECRET", "hush-hush-hush")
     assert redact("it was hush-hush-hush") == "it was [redacted]"

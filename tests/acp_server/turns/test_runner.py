@@ -1,4 +1,7 @@
-"""Messages that no prompt brought: where they go in the log, and what they never do (Z15)."""
+"""Messages that no prompt brought: where they go in the log, and what they never do.
+
+Rule: injected-messages-part-no-call.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -66,6 +69,7 @@ def types_of(runner: TurnRunner) -> list[str]:
     return [event.type for event in runner._session.events]
 
 
+@pytest.mark.rule("injected-messages-part-no-call")
 async def test_an_idle_injection_takes_a_turn_of_its_own_and_is_flushed_in_the_background() -> None:
     async def look(turn: Turn) -> None:
         await turn.text(str(len(turn.history)))
@@ -85,6 +89,7 @@ async def test_an_idle_injection_takes_a_turn_of_its_own_and_is_flushed_in_the_b
         assert len(runner._session.derive_messages()) == 4
 
 
+@pytest.mark.rule("injected-messages-part-no-call")
 async def test_in_an_open_turn_a_message_waits_for_the_end_of_the_step() -> None:
     in_tool, go_on = anyio.Event(), anyio.Event()
 
@@ -125,6 +130,7 @@ async def test_a_message_that_the_log_refuses_ends_no_turn(
     assert "a message to the model was refused" in caplog.text
 
 
+@pytest.mark.rule("injected-messages-part-no-call")
 async def test_between_the_steps_of_a_turn_a_message_is_appended_at_once() -> None:
     waiting, go_on = anyio.Event(), anyio.Event()
 
@@ -141,6 +147,7 @@ async def test_between_the_steps_of_a_turn_a_message_is_appended_at_once() -> No
         await pending.outcome()
 
 
+@pytest.mark.rule("injected-messages-part-no-call")
 async def test_what_the_user_says_cannot_be_injected() -> None:
     async with running(Agent("a", lambda _turn: anyio.lowlevel.checkpoint()), Disk()) as runner:
         with pytest.raises(ValueError, match="cannot come from the user"):
@@ -148,6 +155,7 @@ async def test_what_the_user_says_cannot_be_injected() -> None:
         assert types_of(runner) == []
 
 
+@pytest.mark.rule("failed-flush-keeps-events")
 async def test_a_prompt_is_refused_with_nothing_appended_while_the_disk_refuses() -> None:
     async def nothing(_turn: Turn) -> None:
         return
@@ -164,6 +172,7 @@ async def test_a_prompt_is_refused_with_nothing_appended_while_the_disk_refuses(
         assert (await runner.submit(PROMPT).outcome()).kind == "completed"
 
 
+@pytest.mark.rule("command-failures-are-text")
 async def test_a_fault_in_a_command_does_not_end_the_queue() -> None:
     async def nothing(_turn: Turn) -> None:
         return

@@ -17,7 +17,7 @@ from acp_server.wire.answers import (
 from acp_server.wire.model import parse
 
 
-@pytest.mark.case("M1")
+@pytest.mark.rule("answer-decides-the-call")
 def test_a_permission_answer_is_a_choice_or_cancelled() -> None:
     selected = {"outcome": {"outcome": "selected", "optionId": "o", "_meta": None}}
     cancelled = {"outcome": {"outcome": "cancelled"}}

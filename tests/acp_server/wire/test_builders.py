@@ -169,11 +169,13 @@ FRAMES: list[tuple[Part, str, JsonObject]] = [
 ]
 
 
+@pytest.mark.rule("frames-fit-the-schema")
 @pytest.mark.parametrize(("part", "method", "made"), FRAMES)
 def test_what_is_built_passes_the_sdk_unchanged(part: Part, method: str, made: JsonObject) -> None:
     assert SdkOracle().fault(part, method, made) is None
 
 
+@pytest.mark.rule("frames-hold-no-null")
 @pytest.mark.parametrize(("part", "method", "made"), FRAMES)
 def test_what_is_built_holds_no_null(part: Part, method: str, made: JsonObject) -> None:
     assert find_null(made) is None, (part, method)

@@ -45,6 +45,7 @@ def refusal(block: object) -> str:
     return caught.value.detail
 
 
+@pytest.mark.rule("prompt-blocks-stay-as-sent")
 @pytest.mark.parametrize("block", FULL_BLOCKS)
 def test_a_block_comes_back_unchanged(block: JsonObject) -> None:
     assert reread(block) == [block]

@@ -6,7 +6,8 @@ import pytest
 from acp_server.wire import ClientCapabilities, WireError, read_initialize
 
 
-@pytest.mark.case("B13", "N1")
+@pytest.mark.rule("version-is-answered-one")
+@pytest.mark.case("B13")
 @pytest.mark.parametrize(
     ("version", "read"), [(1, 1), (0, 0), (2, 2), (99, 99), (65535, 65535), ("1", 1), (1.0, 1)]
 )
@@ -14,6 +15,7 @@ def test_a_version_number_is_read(version: object, read: int) -> None:
     assert read_initialize({"protocolVersion": version}).requested_version == read
 
 
+@pytest.mark.rule("version-is-answered-one")
 @pytest.mark.case("B13")
 @pytest.mark.parametrize(
     "version",
@@ -28,6 +30,7 @@ def test_what_is_no_version_number_is_refused(version: object) -> None:
         read_initialize({"protocolVersion": version})
 
 
+@pytest.mark.rule("version-is-answered-one")
 @pytest.mark.case("B13")
 @pytest.mark.parametrize("params", [None, [], "x", 1])
 def test_params_must_be_an_object(params: object) -> None:
@@ -35,6 +38,7 @@ def test_params_must_be_an_object(params: object) -> None:
         read_initialize(params)
 
 
+@pytest.mark.rule("version-is-answered-one")
 @pytest.mark.case("B13")
 def test_the_version_must_be_there() -> None:
     with pytest.raises(WireError) as caught:
@@ -69,7 +73,7 @@ def test_a_capability_that_is_not_as_specified_is_not_there(capabilities: object
     assert read_initialize(params) == ClientCapabilities(requested_version=1)
 
 
-@pytest.mark.case("N2")
+@pytest.mark.rule("wrong-capabilities-count-absent")
 @pytest.mark.parametrize(
     ("value", "on"), [(True, True), (1, False), ("true", False), (None, False), ({}, False)]
 )
@@ -78,7 +82,7 @@ def test_terminal_output_is_on_only_for_true(value: object, on: bool) -> None:
     assert read_initialize(params).terminal_output_meta is on
 
 
-@pytest.mark.case("N5")
+@pytest.mark.rule("extra-members-are-accepted")
 def test_all_capabilities_of_a_full_client_are_read() -> None:
     params = {
         "protocolVersion": 1,
@@ -117,6 +121,7 @@ def test_client_info_may_be_incomplete(info: object, name: str) -> None:
     assert read_initialize({"protocolVersion": 1, "clientInfo": info}).client_name == name
 
 
+@pytest.mark.rule("initialize-is-answered-alone")
 def test_handshake_and_builders_load_without_pydantic() -> None:
     names = ("handshake", "updates", "results", "asks", "blocks", "errors")
     imports = "; ".join(f"import acp_server.wire.{name}" for name in names)

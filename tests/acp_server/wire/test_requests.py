@@ -33,7 +33,8 @@ def refusal(model: type[BaseModel], params: object) -> str:
     return caught.value.detail
 
 
-@pytest.mark.case("B14", "N3", "N5")
+@pytest.mark.rule("any-absolute-cwd-is-taken", "extra-members-are-accepted")
+@pytest.mark.case("B14")
 @pytest.mark.parametrize(
     "extra",
     [
@@ -96,7 +97,8 @@ def test_all_kinds_of_servers_are_read() -> None:
     ]
 
 
-@pytest.mark.case("B14", "B25", "N3")
+@pytest.mark.rule("any-absolute-cwd-is-taken")
+@pytest.mark.case("B14", "B25")
 @pytest.mark.parametrize(
     ("params", "detail"),
     [
@@ -145,7 +147,8 @@ def test_an_unreadable_server_leaves_the_good_ones(entry: object, name: str, det
     )
 
 
-@pytest.mark.case("B25", "N3", "N15")
+@pytest.mark.rule("any-absolute-cwd-is-taken", "list-rows-fold-the-log")
+@pytest.mark.case("B25")
 @pytest.mark.parametrize(
     "cwd", ["rel", "", "~", "~/x", "C:\\Users\\me", "\\\\?\\C:\\x", ".", "/a\0b"]
 )
@@ -156,6 +159,7 @@ def test_a_path_that_is_not_absolute_is_refused_by_each_method(
     assert "`cwd`" in refusal(model, {"cwd": cwd, "sessionId": "s"})
 
 
+@pytest.mark.rule("any-absolute-cwd-is-taken")
 @pytest.mark.case("B25")
 @pytest.mark.parametrize("cwd", ["/", "/tmp/w/", "/tmp/プロ ジェクト", "/a/../b", "//x", "/C:\\x"])
 def test_an_absolute_path_is_kept_as_sent(cwd: str) -> None:

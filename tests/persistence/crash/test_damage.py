@@ -69,7 +69,12 @@ def session_on(image: DiskImage) -> SimulatedSession:
     return SimulatedSession(disk, open_simulated_jsonl(disk), History())
 
 
-@pytest.mark.case("L2", "L3", "L10")
+@pytest.mark.rule(
+    "torn-tail-is-cut",
+    "unterminated-record-is-kept",
+    "complete-events-are-kept",
+    "log-is-one-record-per-line",
+)
 @pytest.mark.usefixtures("_locks")
 async def test_a_log_cut_at_any_byte_of_a_streamed_turn_goes_on() -> None:
     """B51: whole records before the cut stay, a packed row whole or not at all."""
@@ -94,7 +99,7 @@ async def test_a_log_cut_at_any_byte_of_a_streamed_turn_goes_on() -> None:
         assert again.repaired is None
 
 
-@pytest.mark.case("L4")
+@pytest.mark.rule("damage-refuses-the-load")
 @pytest.mark.usefixtures("_locks")
 async def test_every_flipped_bit_of_a_log_is_found_and_nothing_is_touched() -> None:
     image, chosen = two_turns(), random.Random(SEED)

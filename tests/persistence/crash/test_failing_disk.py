@@ -145,7 +145,9 @@ def check_outcome(phase: Phase, store: Store, before: bytes | None) -> None:
     assert not store.files.opened
 
 
-@pytest.mark.case("L11", "L21")
+@pytest.mark.rule(
+    "repair-is-durable-before-use", "failed-write-is-cut-back", "repair-survives-its-own-crash"
+)
 @pytest.mark.parametrize("times", [1, 2, FOR_EVER], ids=["once", "twice", "for ever"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("name", PHASES)
@@ -158,7 +160,7 @@ async def test_any_failing_call_is_survived(name: str, code: int, times: int) ->
         check_outcome(phase, store, before)
 
 
-@pytest.mark.case("L11")
+@pytest.mark.rule("failed-write-is-cut-back")
 @pytest.mark.parametrize("name", PHASES)
 async def test_any_write_may_end_short(name: str) -> None:
     phase = PHASES[name]

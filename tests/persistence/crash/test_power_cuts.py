@@ -180,7 +180,7 @@ TRIALS = [
 ]
 
 
-@pytest.mark.case("D6")
+@pytest.mark.rule("repair-is-durable-before-use", "kill-loses-nothing-acknowledged")
 @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.workload.__name__)
 async def test_no_power_cut_takes_what_was_acknowledged(trial: Trial) -> None:
     states = int(STATES * trial.share)

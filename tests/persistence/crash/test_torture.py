@@ -86,7 +86,7 @@ def check_acknowledged(turns: dict[int, list[Event]], acknowledged: list[int]) -
         assert len(deltas) == 40
 
 
-@pytest.mark.case("D6")
+@pytest.mark.rule("kill-loses-nothing-acknowledged")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_killed_writer_loses_nothing_it_acknowledged(backend: str, tmp_path: Path) -> None:
     chosen = random.Random(SEED)

@@ -54,7 +54,7 @@ def harness(tmp_path: Path) -> JsonlHarness:
     return JsonlHarness(tmp_path / "store")
 
 
-@pytest.mark.case("L1")
+@pytest.mark.rule("nothing-stored-before-first-append")
 async def test_the_first_batch_makes_private_files(harness: JsonlHarness) -> None:
     async with SessionPersistence(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
@@ -76,7 +76,7 @@ async def test_the_first_batch_makes_private_files(harness: JsonlHarness) -> Non
     )
 
 
-@pytest.mark.case("L17")
+@pytest.mark.rule("reading-ignores-packing-switch")
 @pytest.mark.parametrize(("pack", "lines"), [(True, 8), (False, 12)])
 async def test_packing_is_the_writer_s_choice(
     harness: JsonlHarness, *, pack: bool, lines: int
@@ -91,6 +91,7 @@ async def test_packing_is_the_writer_s_choice(
         assert list((await persistence.inspect("s")).log) == list(session.events)
 
 
+@pytest.mark.rule("batches-are-checksummed")
 async def test_every_flush_writes_one_checksum(harness: JsonlHarness) -> None:
     async with SessionPersistence(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
@@ -119,7 +120,7 @@ async def test_a_flush_is_one_write_one_sync_and_one_checksum(harness: JsonlHarn
         session.append("turn/end", {"turn": 2, "reason": {"kind": "completed"}})
 
 
-@pytest.mark.case("L11")
+@pytest.mark.rule("failed-write-is-cut-back")
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -152,7 +153,7 @@ async def test_a_failed_append_is_undone_and_can_be_repeated(
     assert stored(harness) == as_json(FIRST, SECOND, THIRD)
 
 
-@pytest.mark.case("L11")
+@pytest.mark.rule("failed-write-is-cut-back")
 async def test_nothing_is_appended_before_a_failed_rollback_is_made_good(
     harness: JsonlHarness,
 ) -> None:
@@ -309,7 +310,7 @@ async def test_a_log_of_the_same_file_and_size_is_not_continued(
     await backend.close()
 
 
-@pytest.mark.case("L15")
+@pytest.mark.rule("first-write-never-overwrites")
 async def test_publishing_never_overwrites(harness: JsonlHarness) -> None:
     backend = harness.open()
     writer = await backend.acquire_writer("s", header("s"))
@@ -325,6 +326,7 @@ async def test_publishing_never_overwrites(harness: JsonlHarness) -> None:
     await backend.close()
 
 
+@pytest.mark.rule("changed-log-is-never-overwritten")
 @pytest.mark.parametrize("change", ["grown", "shrunk", "replaced", "gone"])
 async def test_a_changed_log_is_noticed_before_the_next_write(
     harness: JsonlHarness, change: str
@@ -359,7 +361,7 @@ async def test_touching_a_log_is_no_change(harness: JsonlHarness) -> None:
     assert stored(harness) == as_json(FIRST, SECOND)
 
 
-@pytest.mark.case("L21")
+@pytest.mark.rule("repair-survives-its-own-crash")
 async def test_a_crash_between_cut_and_closers_is_repaired_by_the_next_load(
     harness: JsonlHarness,
 ) -> None:
@@ -381,7 +383,7 @@ async def test_a_crash_between_cut_and_closers_is_repaired_by_the_next_load(
     assert len(stored(harness)) == 6
 
 
-@pytest.mark.case("L3", "R11")
+@pytest.mark.rule("complete-events-are-kept", "repaired-history-is-paired")
 @pytest.mark.parametrize("checksums", ["kept", "lost"])
 async def test_a_log_cut_at_any_byte_of_its_last_turn_goes_on(
     harness: JsonlHarness, checksums: str

@@ -13,7 +13,7 @@ from persistence.names import encode_id
 SAFE = frozenset(string.ascii_letters + string.digits + "._-~")
 
 
-@pytest.mark.case("L12")
+@pytest.mark.rule("ids-are-encoded-injectively")
 @pytest.mark.parametrize(
     ("session_id", "encoded"),
     [
@@ -34,7 +34,7 @@ def test_an_id_becomes_a_safe_name(session_id: str, encoded: str) -> None:
     assert encode_id(session_id) == encoded
 
 
-@pytest.mark.case("L12")
+@pytest.mark.rule("ids-are-encoded-injectively")
 @pytest.mark.parametrize("session_id", ["", "x" * 256, "/" * 60])
 def test_an_id_that_names_no_directory_is_refused(session_id: str) -> None:
     with pytest.raises(InvalidSessionIdError):

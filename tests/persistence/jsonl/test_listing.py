@@ -50,7 +50,7 @@ async def listed(harness: JsonlHarness, cwd: str | None = None) -> list[str]:
         return [entry.header.id for entry in (await persistence.list(cwd)).entries]
 
 
-@pytest.mark.case("L18")
+@pytest.mark.rule("session-is-one-folder")
 async def test_a_root_that_is_a_file_is_refused_and_a_missing_one_is_empty(
     tmp_path: Path,
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_root_of_an_older_layout_is_refused(tmp_path: Path) -> None:
         JsonlBackend(str(tmp_path))
 
 
-@pytest.mark.case("L19")
+@pytest.mark.rule("store-paths-are-verbatim")
 async def test_a_relative_root_stays_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +88,7 @@ async def test_a_relative_root_stays_where_it_was(
     assert log.exists()
 
 
-@pytest.mark.case("L13")
+@pytest.mark.rule("header-must-match-its-place")
 async def test_an_id_in_two_buckets_is_an_error(harness: JsonlHarness) -> None:
     await fill(harness, "s")
     shutil.copytree(harness.root / "--work--", harness.root / "--other--")
@@ -98,7 +98,7 @@ async def test_an_id_in_two_buckets_is_an_error(harness: JsonlHarness) -> None:
                 await refused("s")
 
 
-@pytest.mark.case("L9")
+@pytest.mark.rule("log-is-one-record-per-line")
 async def test_a_header_longer_than_a_piece_is_listed(harness: JsonlHarness) -> None:
     cwd = "/" + "long/" * 4000 + "end"
     await fill(harness, "s", cwd=cwd)
@@ -109,7 +109,7 @@ async def test_a_header_longer_than_a_piece_is_listed(harness: JsonlHarness) -> 
         assert entry.header.cwd == cwd
 
 
-@pytest.mark.case("L8")
+@pytest.mark.rule("bad-entries-hide-no-others", "bad-header-refuses-the-log")
 async def test_bad_sessions_are_named_once_and_hide_no_other(
     harness: JsonlHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,6 +151,7 @@ async def test_bad_sessions_are_named_once_and_hide_no_other(
     assert all(path.read_bytes() == data for path, data in before.items())
 
 
+@pytest.mark.rule("unreadable-is-never-empty")
 async def test_a_session_that_cannot_be_read_says_so(
     harness: JsonlHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,6 +168,7 @@ async def test_a_session_that_cannot_be_read_says_so(
             await persistence.load("s")
 
 
+@pytest.mark.rule("list-pages-newest-first")
 async def test_a_directory_is_found_however_it_is_spelled(
     harness: JsonlHarness, tmp_path: Path
 ) -> None:
@@ -199,6 +201,7 @@ async def test_fresh_sessions_are_listed_without_opening_a_log(harness: JsonlHar
         assert files.calls.count("open") == 1
 
 
+@pytest.mark.rule("summary-is-only-a-cache")
 @pytest.mark.parametrize("harm", ["missing", "garbage", "of another time", "stale", "lying"])
 async def test_the_index_is_rebuilt_and_never_trusted_over_the_log(
     harness: JsonlHarness, harm: str
@@ -231,6 +234,7 @@ async def test_the_index_is_rebuilt_and_never_trusted_over_the_log(
     assert index.read_bytes().count(b'"key":"--work--/s"') >= 1
 
 
+@pytest.mark.rule("summary-is-only-a-cache")
 async def test_touching_a_log_keeps_its_index_row(harness: JsonlHarness) -> None:
     await fill(harness, "s")
     index = harness.root / "index.jsonl"
@@ -322,6 +326,7 @@ async def test_a_delete_that_cannot_purge_the_index_says_so(
     lock.release()
 
 
+@pytest.mark.rule("delete-needs-the-lock")
 async def test_a_delete_is_refused_while_another_store_has_the_session(
     harness: JsonlHarness,
 ) -> None:

@@ -29,6 +29,7 @@ async def harness(tmp_path: Path) -> JsonlHarness:
     return harness
 
 
+@pytest.mark.rule("writing-takes-the-lock")
 async def test_another_process_that_holds_a_session_is_named(harness: JsonlHarness) -> None:
     with started(HOLDER, harness.root, "load") as holder:
         assert read_line(holder) == "ready"
@@ -41,6 +42,7 @@ async def test_another_process_that_holds_a_session_is_named(harness: JsonlHarne
             assert len((await persistence.list()).entries) == 1
 
 
+@pytest.mark.rule("lock-is-held-by-kernel")
 @pytest.mark.parametrize("end", ["close", "kill"])
 async def test_the_lock_dies_with_its_process(harness: JsonlHarness, end: str) -> None:
     with started(HOLDER, harness.root, "load") as holder:
@@ -55,6 +57,7 @@ async def test_the_lock_dies_with_its_process(harness: JsonlHarness, end: str) -
             await persistence.append("s", turn_events(2, 3))
 
 
+@pytest.mark.rule("lock-is-held-by-kernel")
 async def test_a_stopped_process_keeps_its_session(harness: JsonlHarness) -> None:
     with started(HOLDER, harness.root, "load") as holder:
         assert read_line(holder) == "ready"
@@ -64,6 +67,7 @@ async def test_a_stopped_process_keeps_its_session(harness: JsonlHarness) -> Non
                 await persistence.load("s")
 
 
+@pytest.mark.rule("writing-takes-the-lock")
 async def test_a_new_process_waits_a_moment_for_the_old_one(harness: JsonlHarness) -> None:
     async with SessionPersistence(harness.open(), SessionStore()) as persistence:
         await persistence.load("s")
@@ -74,6 +78,7 @@ async def test_a_new_process_waits_a_moment_for_the_old_one(harness: JsonlHarnes
                 assert await anyio.to_thread.run_sync(read_line, holder) == "ready"
 
 
+@pytest.mark.rule("lock-is-held-by-kernel")
 @pytest.mark.parametrize("leftover", ["pid of a dead process", "nonsense", "pid of a live one"])
 async def test_what_stands_in_the_files_does_not_lock(harness: JsonlHarness, leftover: str) -> None:
     """B55: the kernel's lock decides, not what a file says."""
@@ -99,7 +104,7 @@ async def test_of_two_processes_that_make_one_session_one_does(tmp_path: Path) -
         assert list((await persistence.load("s")).log) == turn_events(1, 0)
 
 
-@pytest.mark.case("D6")
+@pytest.mark.rule("kill-loses-nothing-acknowledged")
 @pytest.mark.parametrize("budget", [0, 1, 150, 260, 420, 421, 700, 1000, 1400, 2000])
 async def test_a_writer_killed_at_any_byte_loses_nothing_it_acknowledged(
     tmp_path: Path, budget: int

@@ -80,7 +80,12 @@ def test_a_whole_log_has_nothing_torn(read: Callable[..., StoredLog]) -> None:
     assert mark_of(stored).crc == extend_crc(0, data)
 
 
-@pytest.mark.case("L2", "L3", "L6")
+@pytest.mark.rule(
+    "tail-examples-decide-alike",
+    "torn-tail-is-cut",
+    "unterminated-record-is-kept",
+    "complete-events-are-kept",
+)
 @pytest.mark.parametrize(
     ("records", "kept"),
     [
@@ -112,7 +117,7 @@ def test_behind_the_last_turn_everything_unreadable_is_torn(
     assert not mark_of(stored).needs_newline
 
 
-@pytest.mark.case("A14")
+@pytest.mark.rule("removed-forms-are-refused")
 @pytest.mark.parametrize(
     "record",
     [
@@ -137,7 +142,7 @@ def test_a_whole_record_that_is_refused_is_no_torn_tail(
         assert (raised.value.seq, raised.value.offset) == (3, len(data))
 
 
-@pytest.mark.case("L2")
+@pytest.mark.rule("tail-examples-decide-alike", "torn-tail-is-cut", "unterminated-record-is-kept")
 def test_a_complete_record_that_lacks_its_newline_is_kept(
     read: Callable[..., StoredLog],
 ) -> None:
@@ -148,7 +153,7 @@ def test_a_complete_record_that_lacks_its_newline_is_kept(
     assert mark_of(stored).end == mark_of(stored).size
 
 
-@pytest.mark.case("L4", "L5", "L7")
+@pytest.mark.rule("committed-bytes-are-a-boundary", "damage-refuses-the-load", "torn-tail-is-cut")
 @pytest.mark.parametrize(
     "bad",
     [
@@ -187,7 +192,7 @@ def test_a_gap_right_at_the_last_turn_end_is_corruption(read: Callable[..., Stor
         read(b"".join([line(HEADER), *lines(E)[:2], *lines(turn_events(1, 7))[2:]]))
 
 
-@pytest.mark.case("L6", "L7")
+@pytest.mark.rule("committed-bytes-are-a-boundary", "torn-tail-is-cut", "damage-refuses-the-load")
 @pytest.mark.parametrize("bad", [BAD, line({**ROW, "seq0": 3, "data": {}}), b"\0\n"])
 def test_before_the_last_checksum_everything_unreadable_is_corruption(
     read: Callable[..., StoredLog], bad: bytes
@@ -199,7 +204,7 @@ def test_before_the_last_checksum_everything_unreadable_is_corruption(
     assert len(read(data + BAD, [len(data) - len(bad)]).log) == 3
 
 
-@pytest.mark.case("L10")
+@pytest.mark.rule("log-is-one-record-per-line")
 def test_offsets_are_bytes(read: Callable[..., StoredLog]) -> None:
     events = turn_events(1, 0, text="naïve 😀 プ")
     data = b"".join([line(HEADER), *lines(events)])
@@ -208,7 +213,7 @@ def test_offsets_are_bytes(read: Callable[..., StoredLog]) -> None:
     assert mark_of(stored).end == len(data)
 
 
-@pytest.mark.case("L16")
+@pytest.mark.rule("reading-ignores-packing-switch")
 def test_packed_and_single_records_mix(read: Callable[..., StoredLog]) -> None:
     opened = [line(HEADER), *lines(E), line(ROW)]
     single = [event.to_json() for event in read(b"".join(opened)).log.view()[3:]]
@@ -219,11 +224,13 @@ def test_packed_and_single_records_mix(read: Callable[..., StoredLog]) -> None:
     assert texts == ["a", "😀", ""] * 3
 
 
+@pytest.mark.rule("batches-are-checksummed")
 def test_a_log_without_checksums_loads(read: Callable[..., StoredLog], paths: SessionPaths) -> None:
     Path(paths.log).write_bytes(b"".join([line(HEADER), *lines(E)]))
     assert len(read_log(OsFiles(), "s", paths).log) == 3
 
 
+@pytest.mark.rule("batches-are-checksummed")
 def test_every_flipped_bit_of_checksummed_bytes_is_found(
     read: Callable[..., StoredLog], paths: SessionPaths
 ) -> None:
@@ -288,7 +295,7 @@ def test_unreadable_checksum_lines_are_no_damage_of_the_log(
     assert len(read_with_sidecar(read, data, checksum[10:]).log) == 3
 
 
-@pytest.mark.case("L8")
+@pytest.mark.rule("bad-header-refuses-the-log")
 @pytest.mark.parametrize(
     "data",
     [
@@ -308,7 +315,7 @@ def test_a_log_without_a_header_is_an_error(read: Callable[..., StoredLog], data
         read(data)
 
 
-@pytest.mark.case("L14", "C18")
+@pytest.mark.rule("header-must-match-its-place", "stored-id-must-match")
 @pytest.mark.parametrize("change", [{"id": "t"}, {"cwd": "/elsewhere"}])
 def test_a_header_of_another_place_is_an_error(
     read: Callable[..., StoredLog], paths: SessionPaths, change: dict[str, str]
@@ -319,7 +326,7 @@ def test_a_header_of_another_place_is_an_error(
         read_header(OsFiles(), paths)
 
 
-@pytest.mark.case("C15")
+@pytest.mark.rule("only-version-zero-is-read")
 @pytest.mark.parametrize("version", [1, -1, "1", "0", 0.0, True, None, 10**9])
 def test_another_format_version_is_named(read: Callable[..., StoredLog], version: Any) -> None:
     with pytest.raises(UnsupportedVersionError) as raised:
@@ -333,7 +340,7 @@ def test_a_header_without_a_version_is_refused(read: Callable[..., StoredLog]) -
         read(line({"type": "session", "id": "s", "createdAt": 1}))
 
 
-@pytest.mark.case("L20")
+@pytest.mark.rule("source-format-logs-load", "header-is-immutable-record")
 def test_the_delegation_depth_is_an_integer_or_absent(read: Callable[..., StoredLog]) -> None:
     for bad in (b"-0.0", b"1.5", b"-1", b'"1"', b"true"):
         data = line(HEADER)[:-2] + b',"delegationDepth":' + bad + b"}\n"
@@ -342,6 +349,7 @@ def test_the_delegation_depth_is_an_integer_or_absent(read: Callable[..., Stored
     assert (read(line(HEADER)).header.delegation_depth or 0) == 0
 
 
+@pytest.mark.rule("source-format-logs-load")
 def test_unknown_header_keys_are_kept(read: Callable[..., StoredLog]) -> None:
     assert read(line({**HEADER, "x": {"y": 1}})).header.extra == {"x": {"y": 1}}
 
@@ -426,7 +434,10 @@ TURN3 = lines(turn_events(3, 6))
 def test_a_gap_in_the_last_write_is_a_torn_tail(
     read: Callable[..., StoredLog], tail: list[bytes]
 ) -> None:
-    """Z40: the medium took the end of a write, perhaps its `turn/end`, and not its middle."""
+    """The medium took the end of a write, perhaps its `turn/end`, and not its middle.
+
+    Rule: batches-are-checksummed.
+    """
     data = b"".join([line(HEADER), *lines(E)])
     stored = read(b"".join([data, *tail]), [len(data)])
     assert list(stored.log) == E

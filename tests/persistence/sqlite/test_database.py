@@ -83,7 +83,7 @@ async def test_a_relative_path_is_fixed_when_the_store_is_opened(
     assert (tmp_path / "store.db").exists()
 
 
-@pytest.mark.case("Q6")
+@pytest.mark.rule("database-is-durable-and-private")
 async def test_what_is_created_is_private(tmp_path: Path) -> None:
     harness = SqliteHarness(tmp_path / "a" / "b" / "store.db")
     before = os.umask(0)
@@ -101,7 +101,7 @@ async def test_what_is_created_is_private(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "a") == 0o700
 
 
-@pytest.mark.case("Q6")
+@pytest.mark.rule("database-is-durable-and-private")
 async def test_existing_modes_are_kept(tmp_path: Path) -> None:
     harness = SqliteHarness(tmp_path / "store.db")
     before = mode_of(tmp_path)
@@ -112,7 +112,7 @@ async def test_existing_modes_are_kept(tmp_path: Path) -> None:
     assert mode_of(tmp_path) == before
 
 
-@pytest.mark.case("Q7")
+@pytest.mark.rule("database-is-durable-and-private")
 async def test_commits_are_durable_and_readers_do_not_block(harness: SqliteHarness) -> None:
     backend = harness.open()
     writer = await backend.acquire_writer("s", header("s"))
@@ -158,7 +158,8 @@ def make_foreign(path: Path, how: str) -> None:
             connection.close()
 
 
-@pytest.mark.case("Q2", "B42")
+@pytest.mark.rule("foreign-database-is-refused", "only-version-zero-is-read")
+@pytest.mark.case("B42")
 @pytest.mark.parametrize(
     "how",
     [
@@ -181,7 +182,7 @@ async def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path, how: str
     assert files_under(tmp_path) == before
 
 
-@pytest.mark.case("Q2")
+@pytest.mark.rule("foreign-database-is-refused")
 @pytest.mark.parametrize("how", ["text", "directory", "crashed", "PRAGMA user_version = 1"])
 async def test_a_foreign_file_that_comes_later_is_refused_too(tmp_path: Path, how: str) -> None:
     path = tmp_path / "store.db"
@@ -197,7 +198,8 @@ async def test_a_foreign_file_that_comes_later_is_refused_too(tmp_path: Path, ho
     await backend.close()
 
 
-@pytest.mark.case("Q2", "B42")
+@pytest.mark.rule("foreign-database-is-refused", "only-version-zero-is-read")
+@pytest.mark.case("B42")
 @pytest.mark.parametrize("version", [0, 2, -1, 10**9])
 async def test_another_schema_version_is_refused_by_its_number(
     harness: SqliteHarness, version: int
@@ -246,7 +248,10 @@ async def test_a_damaged_database_is_left_alone(harness: SqliteHarness, page: in
 
 @pytest.mark.parametrize("seed", range(60))
 async def test_a_flipped_bit_is_found_or_does_not_matter(harness: SqliteHarness, seed: int) -> None:
-    """Z40: it never changes what is read, and reading never changes the file."""
+    """It never changes what is read, and reading never changes the file.
+
+    Rule: batches-are-checksummed.
+    """
     await stored(harness, turns=6)
     data = bytearray(harness.path.read_bytes())
     # Not in the free part of a page: most flips there can do no harm.

@@ -31,7 +31,7 @@ async def revision(harness: SqliteHarness) -> str:
         return entry.revision
 
 
-@pytest.mark.case("Q1")
+@pytest.mark.rule("database-appends-are-transactions")
 @pytest.mark.parametrize("fails_at", [0, 1, 2])
 async def test_a_first_batch_that_fails_leaves_no_session(
     harness: SqliteHarness, fails_at: int
@@ -54,7 +54,7 @@ async def test_a_first_batch_that_fails_leaves_no_session(
     await backend.close()
 
 
-@pytest.mark.case("Q1")
+@pytest.mark.rule("database-appends-are-transactions")
 async def test_a_later_batch_that_fails_changes_nothing_and_can_be_repeated(
     harness: SqliteHarness,
 ) -> None:
@@ -80,7 +80,7 @@ async def test_a_later_batch_that_fails_changes_nothing_and_can_be_repeated(
     await backend.close()
 
 
-@pytest.mark.case("Q3")
+@pytest.mark.rule("damage-refuses-the-load", "torn-tail-is-cut")
 async def test_an_unreadable_row_behind_the_last_turn_end_is_dropped(
     harness: SqliteHarness,
 ) -> None:
@@ -98,7 +98,7 @@ async def test_an_unreadable_row_behind_the_last_turn_end_is_dropped(
         assert list((await persistence.load("s")).log) == list(loaded.log)
 
 
-@pytest.mark.case("Q3")
+@pytest.mark.rule("damage-refuses-the-load", "torn-tail-is-cut")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -146,6 +146,7 @@ async def test_events_without_a_session_are_damage_and_can_be_deleted(
     assert harness.execute("SELECT count(*) FROM events") == [(0,)]
 
 
+@pytest.mark.rule("batches-are-checksummed")
 async def test_a_log_without_checksums_loads(harness: SqliteHarness) -> None:
     await stored(harness, turns=2)
     harness.execute("UPDATE events SET crc = NULL")
@@ -158,6 +159,7 @@ async def test_a_log_without_checksums_loads(harness: SqliteHarness) -> None:
             await persistence.load("s")
 
 
+@pytest.mark.rule("refused-records-are-not-cut")
 async def test_removed_vocabulary_in_an_open_turn_is_refused_and_not_cut(
     harness: SqliteHarness,
 ) -> None:
@@ -168,7 +170,7 @@ async def test_removed_vocabulary_in_an_open_turn_is_refused_and_not_cut(
             await persistence.load("s")
 
 
-@pytest.mark.case("Q4")
+@pytest.mark.rule("revision-changes-with-log")
 async def test_revisions_are_the_same_after_a_reopen_and_others_after_a_recreation(
     harness: SqliteHarness,
 ) -> None:
@@ -183,7 +185,7 @@ async def test_revisions_are_the_same_after_a_reopen_and_others_after_a_recreati
     assert harness.execute("SELECT store_id FROM persistence_state") == store_id
 
 
-@pytest.mark.case("Q5")
+@pytest.mark.rule("database-appends-are-transactions")
 async def test_an_empty_repair_keeps_the_revision_and_an_append_adds_one(
     harness: SqliteHarness,
 ) -> None:
@@ -197,7 +199,7 @@ async def test_an_empty_repair_keeps_the_revision_and_an_append_adds_one(
         assert harness.execute(numbers) == [(before[0] + 1,)]
 
 
-@pytest.mark.case("Q8")
+@pytest.mark.rule("database-has-fixed-shape")
 async def test_surface_operations_and_sources_come_back_as_they_were(
     harness: SqliteHarness,
 ) -> None:
@@ -217,7 +219,7 @@ async def test_surface_operations_and_sources_come_back_as_they_were(
         assert repr(loaded[3].data) == repr(plain.data)
 
 
-@pytest.mark.case("Q9")
+@pytest.mark.rule("database-has-fixed-shape")
 async def test_deleting_the_session_row_deletes_its_events(harness: SqliteHarness) -> None:
     await stored(harness, "s")
     await stored(harness, "other")
@@ -227,7 +229,7 @@ async def test_deleting_the_session_row_deletes_its_events(harness: SqliteHarnes
     assert harness.execute("SELECT DISTINCT session_id FROM events") == [("other",)]
 
 
-@pytest.mark.case("Q10")
+@pytest.mark.rule("database-never-blocks-loop")
 async def test_appends_to_two_sessions_do_not_mix(harness: SqliteHarness) -> None:
     async with opened(harness) as persistence:
         for session_id in "ab":
@@ -273,6 +275,7 @@ async def test_packing_off_gives_a_row_an_event(tmp_path: Path) -> None:
         assert list((await persistence.load("s")).log) == list(session.events)
 
 
+@pytest.mark.rule("only-version-zero-is-read")
 @pytest.mark.case("B42")
 @pytest.mark.parametrize("version", [1, -1, 10**9])
 async def test_a_session_of_another_version_is_refused_listed_around_and_deletable(
@@ -291,6 +294,7 @@ async def test_a_session_of_another_version_is_refused_listed_around_and_deletab
         assert not await persistence.has("s")
 
 
+@pytest.mark.rule("bad-entries-hide-no-others")
 @pytest.mark.case("B50")
 async def test_unreadable_session_rows_hide_no_other(
     harness: SqliteHarness, caplog: pytest.LogCaptureFixture
@@ -312,6 +316,7 @@ async def test_unreadable_session_rows_hide_no_other(
                 await persistence.load(session_id)
 
 
+@pytest.mark.rule("changed-log-is-never-overwritten")
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -334,6 +339,7 @@ async def test_the_guard_notices_what_no_lock_prevents(
         assert harness.contents("s") == before
 
 
+@pytest.mark.rule("summary-is-only-a-cache")
 async def test_a_summary_is_exact_after_every_batch(harness: SqliteHarness) -> None:
     """Within a turn too, and after a repair."""
     async with opened(harness) as persistence:

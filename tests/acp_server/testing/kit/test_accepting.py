@@ -27,23 +27,26 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.rule("failed-run-leaves-new-files")
 def test_new_writes_what_is_missing_and_leaves_what_differs(directory: Path) -> None:
     assert update(directory, RUN, "new") == ["session.1.expected.jsonl"]
     assert read_expected(directory)["session.expected.jsonl"] == OLD
 
 
+@pytest.mark.rule("failed-run-leaves-new-files")
 def test_changed_writes_what_differs_too(directory: Path) -> None:
     written = update(directory, RUN, "changed")
     assert written == ["session.expected.jsonl", "session.1.expected.jsonl"]
     assert read_expected(directory)["session.2.expected.jsonl"] == OLD
 
 
+@pytest.mark.rule("failed-run-leaves-new-files")
 def test_all_removes_what_the_run_does_not_give(directory: Path) -> None:
     update(directory, RUN, "all")
     assert read_expected(directory) == RUN.files
 
 
-@pytest.mark.case("G10")
+@pytest.mark.rule("unchanged-run-writes-nothing")
 def test_an_unchanged_run_touches_no_file(directory: Path) -> None:
     update(directory, RUN, "all")
     before = {path: path.stat() for path in directory.iterdir()}
@@ -51,6 +54,7 @@ def test_an_unchanged_run_touches_no_file(directory: Path) -> None:
     assert {path: path.stat() for path in directory.iterdir()} == before
 
 
+@pytest.mark.rule("failed-run-leaves-new-files")
 def test_a_failed_run_leaves_only_what_differs_beside(directory: Path) -> None:
     left = [path.name for path in leave_new(directory, RUN)]
     assert sorted(left) == [
@@ -61,6 +65,7 @@ def test_a_failed_run_leaves_only_what_differs_beside(directory: Path) -> None:
     assert read_expected(directory)["session.expected.jsonl"] == OLD
 
 
+@pytest.mark.rule("failed-run-leaves-new-files")
 def test_accepting_makes_them_the_expected_ones(directory: Path) -> None:
     leave_new(directory, RUN)
     assert accept(directory) == [
@@ -79,6 +84,7 @@ def test_an_update_forgets_what_a_failed_run_left(directory: Path) -> None:
     assert not list(directory.glob("*.new"))
 
 
+@pytest.mark.rule("unchanged-run-writes-nothing")
 @pytest.mark.parametrize(
     ("value", "allowed"),
     [

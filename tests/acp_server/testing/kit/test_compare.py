@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from acp_server.testing.kit.compare import changes, differences
 
 LOG: list[dict[str, Any]] = [
@@ -55,6 +57,7 @@ def test_equal_lines_give_nothing() -> None:
     assert differences({"f": FRAMES}, {"f": list(FRAMES)}) == []
 
 
+@pytest.mark.rule("failed-run-leaves-new-files")
 def test_a_changed_field_is_named_with_both_values_and_its_event() -> None:
     found = [*FRAMES]
     found[1] = update("tool_call_update", toolCallId="{{call.1}}", status="failed")

@@ -13,6 +13,7 @@ from tests.acp_server.helpers import echo
 WORKER = str(Path(__file__).parents[4] / "fixtures" / "agents" / "worker.py")
 
 
+@pytest.mark.rule("fixture-acp-is-synchronous")
 def test_a_turn_is_one_call(acp: AcpFixture) -> None:
     with acp(f"{WORKER}:worker") as run:
         turn = run.prompt("work")
@@ -71,6 +72,7 @@ def test_a_tool_that_is_not_there_is_named_with_those_that_are(acp: AcpFixture) 
         run.prompt("go").tools["Read"]
 
 
+@pytest.mark.rule("fixture-acp-is-synchronous")
 def test_bad_frames_fail_the_run(acp: AcpFixture) -> None:
     with pytest.raises(FrameViolationError), acp(echo) as run:
         run.client.checker.from_agent(b"no json\n")

@@ -47,14 +47,14 @@ def test_a_directory_in_order_has_no_fault(tmp_path: Path) -> None:
     assert list(suite_faults(tmp_path)) == []
 
 
-@pytest.mark.case("G9")
+@pytest.mark.rule("nothing-lies-around-in-suites")
 def test_a_directory_without_a_script_is_an_orphan(tmp_path: Path) -> None:
     scenario(tmp_path)
     (tmp_path / "lost").mkdir()
     assert list(suite_faults(tmp_path)) == ["lost has no scenario.json"]
 
 
-@pytest.mark.case("G9")
+@pytest.mark.rule("nothing-lies-around-in-suites")
 @pytest.mark.parametrize(
     ("file", "fault"),
     [
@@ -69,7 +69,7 @@ def test_a_file_that_nothing_names_is_found(tmp_path: Path, file: str, fault: st
     assert fault in list(suite_faults(tmp_path))
 
 
-@pytest.mark.case("G9")
+@pytest.mark.rule("nothing-lies-around-in-suites")
 def test_an_override_is_there_exactly_when_it_is_declared(tmp_path: Path) -> None:
     path = scenario(tmp_path, agent="script", log="nothing")
     (path / "model.json").write_text("[]", "utf-8")
@@ -116,6 +116,7 @@ def test_expected_logs_are_normalized(tmp_path: Path) -> None:
     assert fault == "one: session.expected.jsonl is not normalized; was it edited by hand?"
 
 
+@pytest.mark.rule("bad-script-names-its-line")
 def test_a_bad_script_is_one_fault_and_the_others_are_looked_at(tmp_path: Path) -> None:
     (scenario(tmp_path) / "scenario.json").write_text("{\n", "utf-8")
     (tmp_path / "two").mkdir()
@@ -124,6 +125,7 @@ def test_a_bad_script_is_one_fault_and_the_others_are_looked_at(tmp_path: Path) 
     assert second == "two has no scenario.json"
 
 
+@pytest.mark.rule("headers-are-pinned-once")
 def test_a_header_class_is_pinned_by_one_scenario(tmp_path: Path) -> None:
     path = scenario(tmp_path)
     lines(path / "session.expected.jsonl", SESSION, HEADER)

@@ -36,7 +36,7 @@ def update(session: str, **members: Any) -> dict[str, Any]:
     return {"method": "session/update", "params": {"sessionId": session, "update": members}}
 
 
-@pytest.mark.case("G3")
+@pytest.mark.rule("placeholders-keep-identity")
 def test_ids_are_numbered_as_the_agent_uses_them_whoever_asked() -> None:
     frames = normalized(
         {"id": 0, "result": {}},
@@ -56,7 +56,7 @@ def test_each_process_has_ids_of_its_own_behind_a_line_that_says_so() -> None:
     assert [frame.get("id", frame.get("process")) for frame in frames] == [1, 2, 2]
 
 
-@pytest.mark.case("G4")
+@pytest.mark.rule("placeholders-keep-identity")
 def test_ids_become_placeholders_that_keep_identity() -> None:
     frames = normalized(
         update(UUID.format(1), sessionUpdate="tool_call", toolCallId="call_0_1", title="T"),
@@ -88,6 +88,7 @@ def test_ids_become_placeholders_that_keep_identity() -> None:
     assert told[3][1]["about"] == "not call_0_10, {{call.1}}"
 
 
+@pytest.mark.rule("placeholders-keep-identity")
 def test_paths_lose_what_differs_from_machine_to_machine() -> None:
     text = "/tmp/run/workspace/a, /private/tmp/run/workspace, /tmp/run/store, /tmp/other"
     (frame,) = normalized({"id": 0, "result": {"text": text}})
@@ -115,7 +116,7 @@ def test_moments_and_versions_go_and_nothing_else_does() -> None:
     assert frames[3]["result"] == {"stopReason": "end_turn", "time": 5, "createdAt": 7}
 
 
-@pytest.mark.case("G5")
+@pytest.mark.rule("times-become-zero-in-logs")
 def test_times_of_a_log_become_0_and_seqs_stay() -> None:
     header = {"version": 0, "id": "s-12345678", "createdAt": 99}
     records: list[dict[str, Any]] = [
@@ -161,7 +162,7 @@ def test_request_headers_are_scrubbed_unless_they_are_the_subject() -> None:
     assert kept[1]["data"]["header"] == header
 
 
-@pytest.mark.case("G1")
+@pytest.mark.rule("runs-check-more-than-expected")
 @pytest.mark.parametrize("line", [b"Traceback", b"[1]", b'"text"', b'{"a": NaN}', b"\xff"])
 def test_a_line_that_is_no_json_object_is_an_error(line: bytes) -> None:
     with pytest.raises(ImpureOutputError) as caught:
@@ -224,7 +225,7 @@ frames_of_any_sort = st.lists(
 )
 
 
-@pytest.mark.case("G2")
+@pytest.mark.rule("normalizing-is-idempotent")
 @given(frames=frames_of_any_sort)
 def test_normalizing_twice_is_normalizing_once(frames: list[dict[str, Any]]) -> None:
     once = normalize_frames([sent(*frames)], Identities(PLACES))
@@ -233,7 +234,7 @@ def test_normalizing_twice_is_normalizing_once(frames: list[dict[str, Any]]) -> 
     assert normalize_frames([sent(*frames)], Identities(PLACES)) == once
 
 
-@pytest.mark.case("G2")
+@pytest.mark.rule("normalizing-is-idempotent")
 def test_normalizing_a_log_twice_is_normalizing_it_once() -> None:
     header = {"version": 0, "id": UUID.format(1), "createdAt": 99, "parentSession": UUID.format(2)}
     call = {

@@ -75,7 +75,7 @@ def test_a_first_run_has_nothing_to_compare_with_and_says_so(tmp_path: Path) -> 
     assert verdict.sentence() == ("one: nothing is expected yet, there is no frames.expected.jsonl")
 
 
-@pytest.mark.case("G10")
+@pytest.mark.rule("scenario-runs-on-each-store", "unchanged-run-writes-nothing")
 def test_the_same_frames_and_logs_over_memory_and_a_process_on_each_store(tmp_path: Path) -> None:
     directory = scenario(tmp_path, PROMPT, model=[{"text": "hello"}])
     expected = passed_after_update(directory).snapshot
@@ -107,6 +107,7 @@ def test_what_differs_is_reported(tmp_path: Path) -> None:
     assert "<- event 5 assistant/chunk" in verdict.report()
 
 
+@pytest.mark.rule("live-agent-is-recorded-once")
 def test_a_live_agent_is_recorded_and_played_again(tmp_path: Path) -> None:
     live = """
     async def asker(turn):
@@ -133,6 +134,7 @@ def test_a_live_agent_is_recorded_and_played_again(tmp_path: Path) -> None:
     assert '"rawInput":{"path":"{{cwd}}/a.txt"}' in shown
 
 
+@pytest.mark.rule("live-agent-is-recorded-once")
 def test_a_live_agent_that_fails_leaves_no_script(tmp_path: Path) -> None:
     agent = "async def asker(turn): raise ValueError"
     directory = scenario(tmp_path, PROMPT, agent=agent, recorded="agent.py:asker")
@@ -141,6 +143,7 @@ def test_a_live_agent_that_fails_leaves_no_script(tmp_path: Path) -> None:
     assert not (directory.path / "model.jsonl").exists()
 
 
+@pytest.mark.rule("recorded-log-is-a-script")
 def test_an_expected_log_is_a_script_too(tmp_path: Path) -> None:
     model = [
         {"text": "I look", "calls": [{"name": "read", "arguments": {"path": "a"}}]},
@@ -157,26 +160,27 @@ def test_an_expected_log_is_a_script_too(tmp_path: Path) -> None:
     assert played.replace(b"model.jsonl", b"model.json") == log
 
 
-@pytest.mark.case("G7")
+@pytest.mark.rule("exhausted-script-is-loud")
 def test_an_exhausted_script_fails_even_where_the_error_is_expected(tmp_path: Path) -> None:
     failing = {"op": "promptExpectError", "text": "hi"}
     (fault,) = faults_of(scenario(tmp_path, PROMPT, failing, model=[{"text": "one"}]))
     assert "asked the model once more than the script answers" in fault
 
 
+@pytest.mark.rule("runs-check-more-than-expected")
 def test_a_script_that_is_not_played_to_its_end_fails(tmp_path: Path) -> None:
     directory = scenario(tmp_path, PROMPT, model=[{"text": "one"}, {"text": "two"}])
     assert faults_of(directory) == ["the script has 2 responses, and only 1 were asked for"]
 
 
-@pytest.mark.case("G7")
+@pytest.mark.rule("exhausted-script-is-loud")
 def test_more_sessions_than_scripts_fail(tmp_path: Path) -> None:
     steps = [PROMPT, {"op": "newSession"}, {"op": "promptExpectError", "text": "hi"}]
     (fault,) = faults_of(scenario(tmp_path, *steps, model={"sessions": [[{"text": "one"}]]}))
     assert "asked the model once more" in fault
 
 
-@pytest.mark.case("G11")
+@pytest.mark.rule("unused-or-missing-answers-fail")
 def test_a_permission_kind_that_is_not_offered_fails(tmp_path: Path) -> None:
     directory = scenario(tmp_path, PROMPT, agent=ASKER, permissionAnswers=["allow_always"])
     assert faults_of(directory) == [
@@ -184,7 +188,7 @@ def test_a_permission_kind_that_is_not_offered_fails(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.case("G11")
+@pytest.mark.rule("unused-or-missing-answers-fail")
 def test_a_permission_without_an_answer_is_cancelled(tmp_path: Path) -> None:
     verdict = passed_after_update(scenario(tmp_path, PROMPT, agent=ASKER))
     assert verdict.snapshot is not None
@@ -199,6 +203,7 @@ def test_answers_that_nobody_asked_for_fail(tmp_path: Path) -> None:
     assert faults_of(directory) == ["permissionAnswers: the last 2 were never asked for"]
 
 
+@pytest.mark.rule("steps-are-client-actions")
 @pytest.mark.parametrize(
     ("step", "fault"),
     [
@@ -230,6 +235,7 @@ def test_steps_behind_the_end_of_the_server_fail(tmp_path: Path) -> None:
     assert faults_of(directory)[0] == "step 4 (prompt): no server runs; `restart` starts one"
 
 
+@pytest.mark.rule("runs-check-more-than-expected")
 def test_a_tool_that_is_not_there_fails_unless_that_is_the_point(tmp_path: Path) -> None:
     model = [{"calls": [{"name": "fly", "arguments": {}}]}, {"text": "no"}]
     directory = scenario(tmp_path, PROMPT, model=model)
@@ -241,7 +247,7 @@ def test_a_tool_that_is_not_there_fails_unless_that_is_the_point(tmp_path: Path)
     passed_after_update(meant)
 
 
-@pytest.mark.case("G1")
+@pytest.mark.rule("runs-check-more-than-expected")
 def test_a_line_on_stdout_that_is_no_json_fails(tmp_path: Path) -> None:
     agent = """
     import os
@@ -277,6 +283,7 @@ START = {
 }
 
 
+@pytest.mark.rule("runs-check-more-than-expected")
 def test_a_log_that_ends_in_an_open_turn_fails_unless_it_was_killed(tmp_path: Path) -> None:
     directory = scenario(tmp_path, agent=ASKER)
     recording = recorded(START)
@@ -302,6 +309,7 @@ def test_a_call_without_a_result_fails(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.rule("runs-check-more-than-expected")
 def test_a_log_that_breaks_the_invariants_fails(tmp_path: Path) -> None:
     directory = scenario(tmp_path, agent=ASKER)
     end = {"type": "turn/end", "data": {"turn": 1, "reason": {"kind": "completed"}}}
@@ -309,6 +317,7 @@ def test_a_log_that_breaks_the_invariants_fails(tmp_path: Path) -> None:
     assert fault.startswith("the log of session s-1 breaks the invariants: ")
 
 
+@pytest.mark.rule("runs-check-more-than-expected")
 def test_frames_that_break_the_protocol_fail_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def names_of(directory: ScenarioDirectory, *stores: str) -> list[str]:
     return [variant.name for variant in variants_of(directory, stores)]
 
 
+@pytest.mark.rule("bad-script-names-its-line")
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -84,6 +85,7 @@ def test_files_of_agents_are_named_by_absolute_paths(tmp_path: Path) -> None:
     assert written(tmp_path, agent="script").agent_spec() == f"script:{tmp_path}/model.json"
 
 
+@pytest.mark.rule("scenario-runs-on-each-store")
 def test_a_scenario_runs_in_a_process_once_and_over_memory_on_each_store(tmp_path: Path) -> None:
     assert names_of(written(tmp_path)) == [
         "jsonl-subprocess",
