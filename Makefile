@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
 	@touch $(STAMP)
 
-demo: $(STAMP) ## play a whole talk with the server: prompt, plan, permission, kill -9, load, prompt again
+demo: $(STAMP) ## play a whole conversation with the server: prompt, plan, permission, kill -9, load, prompt again
 	@$(BIN)/acp-server demo
 
 test: check pytest ## everything CI runs: lint, types, all tests

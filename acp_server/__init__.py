@@ -1,7 +1,7 @@
 """The Agent Client Protocol over stdio, and the agents that answer prompts.
 
 The names an author imports are loaded when they are asked for: a server answers `initialize`
-before it needs most of them, and a tool that imports one room does not pay for the others.
+before it needs most of them, and a tool that imports one package does not pay for the others.
 """
 
 from importlib import import_module

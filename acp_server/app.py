@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acp_server.rpc.table import MethodTable
     from acp_server.transport.base import Transport
     from acp_server.transport.stdio import StdioTransport
-    from persistence import SessionBackend, SessionPersistence
+    from persistence import SessionRepository, StorageBackend
     from session_core import Clock
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class ServerConfig:
     """
 
     agent: Agent
-    store: str | SessionBackend
+    store: str | StorageBackend
     clock: Clock = system_clock
     ids: IdSource | None = None
     cancel_grace_s: float = 3.0
@@ -59,7 +59,7 @@ class ServerConfig:
 class Server:
     """One connection to one client, over any transport.
 
-    The heavy rooms (store, wire models, dispatcher) are built when the peer asks for the methods,
+    The heavy parts (store, wire models, dispatcher) are built when the peer asks for the methods,
     that is after `initialize` has been answered.
     """
 
@@ -72,7 +72,7 @@ class Server:
             initialize=self._handshake,
             methods=self._methods,
             on_eof=self._shut_down,
-            new_log_entry=self._ids.log_entry_id,
+            new_diagnostic_id=self._ids.diagnostic_id,
         )
         self._tasks: TaskGroup | None = None
         self._service: AcpService | None = None
@@ -117,8 +117,8 @@ class Server:
         from acp_server.bridge.service import AcpService  # noqa: PLC0415 - after initialize
         from persistence import (  # noqa: PLC0415 - as above
             PersistenceError,
-            SessionPersistence,
-            open_store,
+            SessionRepository,
+            open_backend,
         )
         from session_core import SessionStore  # noqa: PLC0415 - as above
 
@@ -126,12 +126,12 @@ class Server:
         clock = self._config.clock
         given = self._config.store
         try:
-            backend = open_store(given) if isinstance(given, str) else given
+            backend = open_backend(given) if isinstance(given, str) else given
         except PersistenceError as error:
             _log.error("the store cannot be opened: %s", error)
             raise
         store = SessionStore(clock=clock, new_id=self._ids.session_id)
-        persistence = SessionPersistence(backend, store)
+        persistence = SessionRepository(backend, store)
         self._tasks.start_soon(self._keep_store, persistence)
         self._service = AcpService(
             peer=self._peer,
@@ -145,7 +145,7 @@ class Server:
         )
         return self._service
 
-    async def _keep_store(self, persistence: SessionPersistence) -> None:
+    async def _keep_store(self, persistence: SessionRepository) -> None:
         from persistence import StoreShutdownError  # noqa: PLC0415 - after initialize
 
         # A task of its own: what a task group is opened in must outlive it, and the peer's read

@@ -23,7 +23,7 @@ from typing import Any
 import anyio
 import orjson
 
-from persistence import SessionBackend
+from persistence import StorageBackend
 from persistence.jsonl import JsonlBackend
 from persistence.sqlite import SqliteBackend
 from persistence.summary import SummaryFold
@@ -105,7 +105,7 @@ def bare_round(folder: Path, made: list[list[Record]]) -> tuple[float, float]:
 
 
 async def our_round(
-    open_backend: Callable[[], SessionBackend], made: list[list[Record]]
+    open_backend: Callable[[], StorageBackend], made: list[list[Record]]
 ) -> tuple[float, float]:
     backend = open_backend()
     writer = await backend.acquire_writer("s", header("s"))
@@ -174,7 +174,7 @@ async def list_cost() -> float:
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     made = turns(count)
-    whole: Callable[[Path], dict[str, Callable[[], SessionBackend]]] = lambda folder: {  # noqa: E731
+    whole: Callable[[Path], dict[str, Callable[[], StorageBackend]]] = lambda folder: {  # noqa: E731
         "sqlite": partial(SqliteBackend, str(folder / "store.db")),
         "sqlite, a row an event": partial(SqliteBackend, str(folder / "store.db"), pack=False),
         "jsonl": partial(JsonlBackend, str(folder / "store")),

@@ -28,7 +28,7 @@ from pathlib import Path
 import anyio
 import orjson
 
-from persistence import SessionPersistence
+from persistence import SessionRepository
 from persistence.files import OsFiles, make_dirs
 from persistence.header_line import encode_header
 from persistence.jsonl import JsonlBackend
@@ -112,7 +112,7 @@ def bench_append(directory: Path, events: int, turn: int, rounds: int) -> None:
 
     async def flush_turns(root: str) -> float:
         store = SessionStore()
-        async with SessionPersistence(JsonlBackend(root), store) as persistence:
+        async with SessionRepository(JsonlBackend(root), store) as persistence:
             session = store.create("bench", cwd="/work")
             stream_turn(session, 1, turn)
             await persistence.flush(session)
@@ -139,7 +139,7 @@ def bench_append(directory: Path, events: int, turn: int, rounds: int) -> None:
     print(f"append, {len(lines)} turns of {turn} events, durable each")
     report("  write + fdatasync of event lines", result["lines"], events)
     report("  write + fdatasync of packed rows", result["rows"], events)
-    report("  SessionPersistence.flush", result["store"], events)
+    report("  SessionRepository.flush", result["store"], events)
     print(f"  store / bare event lines: {result['lines'] / result['store']:.2f} x")
     print(f"  store / bare packed rows: {result['rows'] / result['store']:.2f} x")
 

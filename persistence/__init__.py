@@ -1,10 +1,10 @@
-"""Durable session logs: the store seam, the write coordinator and the backends.
+"""Durable session logs: the storage interface, the session repository and the backends.
 
-`SessionPersistence` is what a server uses; `open_store` opens one of its backends. Backends are
+`SessionRepository` is what a server uses; `open_backend` opens one of its backends. Backends are
 imported when they are opened, and nothing heavy before that.
 """
 
-from persistence.coordinator import SessionPersistence
+from persistence.backends import open_backend
 from persistence.errors import (
     CorruptLogError,
     ForeignStoreError,
@@ -27,13 +27,13 @@ from persistence.errors import (
     UnsupportedVersionError,
 )
 from persistence.opened import LoadedSession, OpenedSession, RepairReport
-from persistence.opening import open_store
-from persistence.seam import (
+from persistence.repository import SessionRepository
+from persistence.storage import (
     EntryPage,
     Location,
-    SessionBackend,
     SessionEntry,
     SessionSummary,
+    StorageBackend,
     StoredLog,
     Writer,
 )
@@ -48,11 +48,11 @@ from persistence.transfer import (
 
 __all__ = [
     # the store
-    "SessionPersistence",
+    "SessionRepository",
     "OpenedSession",
     "LoadedSession",
     "RepairReport",
-    "open_store",
+    "open_backend",
     # whole sessions
     "import_log",
     "copy_session",
@@ -60,8 +60,8 @@ __all__ = [
     "Transferred",
     "Verification",
     "Problem",
-    # the seam of backends
-    "SessionBackend",
+    # the storage interface
+    "StorageBackend",
     "Writer",
     "StoredLog",
     "SessionEntry",

@@ -1,4 +1,4 @@
-"""The file seam: every disk access of the JSONL backend goes through `Files`.
+"""The file interface: every disk access of the JSONL backend goes through `Files`.
 
 A narrow, synchronous set of operations, so that faults, short writes and power cuts can be put
 under the backend without touching it. Errors are plain `OSError`s; paths are absolute strings.

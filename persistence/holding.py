@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from persistence.claims import is_prefix
 from persistence.errors import (
     CorruptLogError,
     PersistenceError,
@@ -24,6 +23,7 @@ from persistence.errors import (
     SessionOvertakenError,
     StoreWriteError,
 )
+from persistence.ownership import is_prefix
 from persistence.storing import read_stored, repair
 from session_core import is_turn_open
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from persistence.seam import SessionBackend, StoredLog, Writer
-    from persistence.tracking import Live, Slot
+    from persistence.slots import LiveSession, SessionSlot
+    from persistence.storage import StorageBackend, StoredLog, Writer
     from session_core import SessionHeader
 
 _logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class WriteHolding:
 
     def __init__(
         self,
-        backend: SessionBackend,
+        backend: StorageBackend,
         tasks: TaskGroup,
         sleep_until: Callable[[float], Awaitable[object]],
     ) -> None:
@@ -61,7 +61,7 @@ class WriteHolding:
         self._tasks = tasks
         self._sleep_until = sleep_until
 
-    async def take_if_free(self, slot: Slot) -> SessionLockedError | None:
+    async def take_if_free(self, slot: SessionSlot) -> SessionLockedError | None:
         """Take the right for a session that is about to be read; return who else has it.
 
         A store that cannot be written can still be looked at.
@@ -79,7 +79,7 @@ class WriteHolding:
         return None
 
     async def read(
-        self, slot: Slot, check_header: Callable[[SessionHeader], None] | None
+        self, slot: SessionSlot, check_header: Callable[[SessionHeader], None] | None
     ) -> StoredLog:
         """Read a session that may be written meanwhile, unless the right is taken.
 
@@ -95,7 +95,7 @@ class WriteHolding:
         # before it is called damaged.
         return await read_stored(self._backend, slot.session_id, check_header)
 
-    async def take(self, live: Live, *, wait: bool) -> int | None:
+    async def take(self, live: LiveSession, *, wait: bool) -> int | None:
         """Take the right for a stored session whose queue is held.
 
         Returns:
@@ -122,14 +122,14 @@ class WriteHolding:
         slot.writer = writer
         return known
 
-    def use(self, live: Live) -> None:
+    def use(self, live: LiveSession) -> None:
         """Note that a session is used; once it is not any more, the right is given back."""
         live.used_at = anyio.current_time()
         if not live.watched and live.slot.writer is not None:
             live.watched = True
             self._tasks.start_soon(self._give_back_when_idle, live)
 
-    async def _read_on(self, live: Live, writer: Writer) -> int | None:
+    async def _read_on(self, live: LiveSession, writer: Writer) -> int | None:
         slot, session = live.slot, live.session
         if live.pending:
             raise SessionOvertakenError(session.id, writer.former_pid)
@@ -146,7 +146,7 @@ class WriteHolding:
         session.read_on(loaded.log)
         return known
 
-    async def _give_back_when_idle(self, live: Live) -> None:
+    async def _give_back_when_idle(self, live: LiveSession) -> None:
         slot, looked_at = live.slot, 0.0
         while slot.owner is live and slot.writer is not None:
             used_at = live.used_at
@@ -163,7 +163,7 @@ class WriteHolding:
         live.watched = False
 
 
-async def _continues(writer: Writer, slot: Slot) -> bool:
+async def _continues(writer: Writer, slot: SessionSlot) -> bool:
     if slot.position is None:
         return False
     try:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import anyio
 
 from persistence.checkpoints import starts_write_behind
-from persistence.claims import become_owner, claim_if_resumed
 from persistence.errors import (
     PersistenceError,
     SessionChangedError,
@@ -24,8 +23,9 @@ from persistence.errors import (
     SessionLockedError,
     SessionNotFoundError,
 )
+from persistence.ownership import acquire_if_resumed, become_owner
+from persistence.slots import LiveSession
 from persistence.storing import store_batch
-from persistence.tracking import Live
 from persistence.write_behind import WriteBehind
 from session_core import SessionExistsError, StoreListener
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from persistence.holding import WriteHolding
     from persistence.opened import LoadedSession
-    from persistence.seam import SessionBackend
-    from persistence.tracking import Slot, SlotTable
+    from persistence.slots import SessionSlot, SessionSlots
+    from persistence.storage import StorageBackend
     from session_core import Event, Session, SessionStore
 
 _logger = logging.getLogger(__name__)
@@ -48,9 +48,9 @@ class LiveSessions(StoreListener):
 
     def __init__(
         self,
-        backend: SessionBackend,
+        backend: StorageBackend,
         store: SessionStore,
-        slots: SlotTable,
+        slots: SessionSlots,
         tasks: TaskGroup,
         window_s: float,
         holding: WriteHolding,
@@ -61,10 +61,10 @@ class LiveSessions(StoreListener):
         self._tasks = tasks
         self._holding = holding
         self._write_behind = WriteBehind(tasks, window_s, self._drain)
-        self._live: dict[str, Live] = {}
-        self._retiring: set[Live] = set()
+        self._live: dict[str, LiveSession] = {}
+        self._retiring: set[LiveSession] = set()
 
-    def require(self, session: Session) -> Live:
+    def require(self, session: Session) -> LiveSession:
         """Return what is known of a live session.
 
         Raises:
@@ -76,7 +76,7 @@ class LiveSessions(StoreListener):
         return live
 
     async def flush(self, session: Session) -> None:
-        """See `SessionPersistence.flush`."""
+        """See `SessionRepository.flush`."""
         live = self.require(session)
         if live.lost is not None:
             raise live.lost
@@ -85,7 +85,7 @@ class LiveSessions(StoreListener):
             await self._drain(live, target)
 
     async def hold(self, session: Session, *, wait: bool = True) -> None:
-        """See `SessionPersistence.hold`."""
+        """See `SessionRepository.hold`."""
         live = self.require(session)
         if live.is_released:
             async with live.slot.queue:
@@ -94,7 +94,7 @@ class LiveSessions(StoreListener):
             raise live.lost
         self._holding.use(live)
 
-    def go_live(self, slot: Slot, loaded: LoadedSession) -> Session:
+    def go_live(self, slot: SessionSlot, loaded: LoadedSession) -> Session:
         """Make a stored session live: it owns its id from the start; the slot's queue is held.
 
         Raises:
@@ -119,7 +119,7 @@ class LiveSessions(StoreListener):
         self._holding.use(live)
         return session
 
-    async def settled_owner(self, slot: Slot) -> Live | None:
+    async def settled_owner(self, slot: SessionSlot) -> LiveSession | None:
         """Return who owns a slot, once a session that is on its way out is out; its queue is held.
 
         Raises:
@@ -129,7 +129,7 @@ class LiveSessions(StoreListener):
             await self._retire_queued(slot.owner)
         return slot.owner
 
-    async def drain_queued(self, live: Live) -> None:
+    async def drain_queued(self, live: LiveSession) -> None:
         """Store everything that is pending; the slot's queue is held.
 
         Raises:
@@ -159,25 +159,25 @@ class LiveSessions(StoreListener):
         _tell_durable(live)
 
     def is_lost(self, session: Session) -> bool:
-        """See `SessionPersistence.is_lost`."""
+        """See `SessionRepository.is_lost`."""
         live = self._live.get(session.id)
         return live is not None and live.session is session and live.lost is not None
 
     def attend(
         self, session: Session, is_busy: Callable[[], bool], read_on: Callable[[int], None]
     ) -> None:
-        """See `SessionPersistence.attend`."""
+        """See `SessionRepository.attend`."""
         live = self.require(session)
         live.is_busy, live.read_on = is_busy, read_on
 
-    def kick(self, session: Session) -> None:
-        """See `SessionPersistence.kick`."""
+    def flush_soon(self, session: Session) -> None:
+        """See `SessionRepository.flush_soon`."""
         live = self.require(session)
         if live.pending:
-            self._write_behind.kick(live)
+            self._write_behind.flush_soon(live)
 
     def on_durable(self, session: Session, fn: Callable[[int], None]) -> Callable[[], None]:
-        """See `SessionPersistence.on_durable`."""
+        """See `SessionRepository.on_durable`."""
         live = self.require(session)
         # Bound anew, so that the same function added twice is removed one at a time.
         entry: Callable[[int], None] = lambda seq: fn(seq)  # noqa: E731, PLW0108
@@ -189,7 +189,7 @@ class LiveSessions(StoreListener):
         return stop
 
     async def release(self, session: Session, *, discard: bool = False) -> None:
-        """See `SessionPersistence.release`."""
+        """See `SessionRepository.release`."""
         live = self._live.get(session.id)
         if live is None or live.session is not session:
             return
@@ -223,11 +223,11 @@ class LiveSessions(StoreListener):
             if self._slots.get(session.id).loading:
                 raise SessionCollisionError(session.id, "it is being loaded")
             live = self._add(session)
-            claim_if_resumed(live)
+            acquire_if_resumed(live)
         # An observer of this session alone spares every streamed token a look-up by id.
         live.unobserve = self._store.observe(session, partial(self._follow, live))
         if live.pending:
-            self._write_behind.note(live)
+            self._write_behind.schedule_flush(live)
 
     async def on_write(self, session: Session) -> None:
         """Take the right to write."""
@@ -246,13 +246,13 @@ class LiveSessions(StoreListener):
         self._retiring.add(live)
         self._tasks.start_soon(self._retire_later, live)
 
-    def _add(self, session: Session) -> Live:
+    def _add(self, session: Session) -> LiveSession:
         slot = self._slots.get(session.id)
         slot.users += 1
-        live = self._live[session.id] = Live(session, slot)
+        live = self._live[session.id] = LiveSession(session, slot)
         return live
 
-    async def _take_queued(self, live: Live, *, wait: bool = True) -> None:
+    async def _take_queued(self, live: LiveSession, *, wait: bool = True) -> None:
         """Take the right to write again, unless somebody did meanwhile; the queue is held."""
         if live.lost is not None or not live.is_released:
             return
@@ -265,16 +265,16 @@ class LiveSessions(StoreListener):
         if known is not None:
             live.read_on(known)
 
-    def _follow(self, live: Live, event: Event) -> None:
+    def _follow(self, live: LiveSession, event: Event) -> None:
         """Remember that something is pending; this runs for every streamed token."""
         if live.timer is not None and event.type == "assistant/chunk":
             return
         if starts_write_behind(event.type):
-            self._write_behind.kick(live)
+            self._write_behind.flush_soon(live)
         else:
-            self._write_behind.note(live)
+            self._write_behind.schedule_flush(live)
 
-    async def _drain(self, live: Live, target: int | None = None) -> None:
+    async def _drain(self, live: LiveSession, target: int | None = None) -> None:
         """Store everything that is pending; with a target, unless a former write got that far."""
         async with live.slot.queue:
             if live.lost is not None:
@@ -282,29 +282,29 @@ class LiveSessions(StoreListener):
             if not live.closed and live.durable < (live.session.seq if target is None else target):
                 await self.drain_queued(live)
 
-    async def _lose(self, live: Live, error: PersistenceError) -> None:
+    async def _lose(self, live: LiveSession, error: PersistenceError) -> None:
         """Give up a session that somebody else's writes have overtaken (lost-session-is-closed)."""
         if live.lost is not None:
             return
         _logger.warning("%s; %d events are dropped", error, live.pending)
         live.lost = error
         if live.slot.owner is live:
-            await live.slot.let_go()
+            await live.slot.release()
 
-    async def _retire(self, live: Live, *, discard: bool = False) -> None:
+    async def _retire(self, live: LiveSession, *, discard: bool = False) -> None:
         """Store the rest of a session and give everything of it back."""
         async with live.slot.queue:
             await self._retire_queued(live, discard=discard)
 
-    async def _retire_queued(self, live: Live, *, discard: bool = False) -> None:
+    async def _retire_queued(self, live: LiveSession, *, discard: bool = False) -> None:
         if not discard:
             await self.drain_queued(live)
         live.closed = True
         live.unobserve()
         if live.slot.owner is live:
-            await live.slot.let_go()
+            await live.slot.release()
 
-    async def _retire_later(self, live: Live) -> None:
+    async def _retire_later(self, live: LiveSession) -> None:
         try:
             await self._retire(live)
         except PersistenceError as error:
@@ -318,12 +318,12 @@ class LiveSessions(StoreListener):
         self._retiring.discard(live)
         self._forget(live)
 
-    def _forget(self, live: Live) -> None:
+    def _forget(self, live: LiveSession) -> None:
         live.slot.users -= 1
         self._slots.drop_if_idle(live.slot)
 
 
-def _tell_durable(live: Live) -> None:
+def _tell_durable(live: LiveSession) -> None:
     durable = live.durable
     for listener in live.listeners:
         try:

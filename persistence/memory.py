@@ -22,13 +22,13 @@ from persistence.lock import LOCK_WAIT_S, wait_for_lock
 from persistence.log_reader import LogReader
 from persistence.paging import DirectoryFilter, ListKey, take_page
 from persistence.records import encode_records
-from persistence.seam import EntryPage, SessionEntry, SessionSummary, StoredLog
+from persistence.storage import EntryPage, SessionEntry, SessionSummary, StoredLog
 from persistence.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from persistence.seam import Location, Writer
+    from persistence.storage import Location, Writer
     from session_core import Event, Record, SessionHeader
 
 
@@ -65,7 +65,7 @@ class _Mark(NamedTuple):
 
 
 class MemoryBackend:
-    """See `SessionBackend`. Closing keeps the logs: the same object can be used again."""
+    """See `StorageBackend`. Closing keeps the logs: the same object can be used again."""
 
     def __init__(self, disk: MemoryDisk | None = None, *, lock_wait_s: float = LOCK_WAIT_S) -> None:
         self.disk = MemoryDisk() if disk is None else disk
@@ -73,16 +73,16 @@ class MemoryBackend:
         self._writers: set[MemoryWriter] = set()
 
     def locate(self, header: SessionHeader) -> Location | None:
-        """See `SessionBackend.locate`: there is no place to show."""
+        """See `StorageBackend.locate`: there is no place to show."""
         return None
 
     async def load_stored(self, session_id: str) -> StoredLog | None:
-        """See `SessionBackend.load_stored`."""
+        """See `StorageBackend.load_stored`."""
         log = self.disk.logs.get(session_id)
         return None if log is None else _read(log)
 
     async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
-        """See `SessionBackend.list_page`."""
+        """See `StorageBackend.list_page`."""
         is_wanted = DirectoryFilter(cwd)
         entries = [
             SessionEntry(log.header, log.summary or _summarized(log), log.revision)
@@ -94,7 +94,7 @@ class MemoryBackend:
     async def acquire_writer(
         self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
     ) -> Writer:
-        """See `SessionBackend.acquire_writer`."""
+        """See `StorageBackend.acquire_writer`."""
         disk = self.disk
 
         async def attempt() -> bool | None:
@@ -110,7 +110,7 @@ class MemoryBackend:
         return writer
 
     async def close(self) -> None:
-        """See `SessionBackend.close`."""
+        """See `StorageBackend.close`."""
         for writer in self._writers:
             await writer.release()
         self._writers.clear()

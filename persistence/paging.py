@@ -20,7 +20,7 @@ from persistence.errors import InvalidCursorError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from persistence.seam import SessionSummary
+    from persistence.storage import SessionSummary
 
 RowT = TypeVar("RowT")
 

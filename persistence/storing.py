@@ -19,14 +19,14 @@ from session_core import Event, EventLogBuilder, compute_closers, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from persistence.seam import SessionBackend, StoredLog, Writer
-    from persistence.tracking import Slot
+    from persistence.slots import SessionSlot
+    from persistence.storage import StorageBackend, StoredLog, Writer
     from session_core import Record, SessionHeader
 
 _logger = logging.getLogger(__name__)
 
 
-async def is_stored(backend: SessionBackend, session_id: str) -> bool:
+async def is_stored(backend: StorageBackend, session_id: str) -> bool:
     """Tell whether a session is stored, in whatever state."""
     try:
         return await backend.load_stored(session_id) is not None
@@ -35,7 +35,7 @@ async def is_stored(backend: SessionBackend, session_id: str) -> bool:
 
 
 async def read_stored(
-    backend: SessionBackend,
+    backend: StorageBackend,
     session_id: str,
     check_header: Callable[[SessionHeader], None] | None = None,
 ) -> StoredLog:
@@ -64,8 +64,8 @@ async def read_stored(
 
 
 async def load_and_repair(
-    backend: SessionBackend,
-    slot: Slot,
+    backend: StorageBackend,
+    slot: SessionSlot,
     check_header: Callable[[SessionHeader], None] | None = None,
 ) -> LoadedSession:
     """Load a session cold: lock, read, repair durably, only then publish.
@@ -80,7 +80,7 @@ async def load_and_repair(
         stored = await read_stored(backend, slot.session_id, check_header)
         loaded = await repair(slot.writer, stored)
     except BaseException:
-        await slot.let_go()
+        await slot.release()
         raise
     slot.loaded = loaded.log
     slot.stands_at(loaded)
@@ -110,7 +110,9 @@ async def repair(writer: Writer | None, stored: StoredLog) -> LoadedSession:
     return LoadedSession(stored.header, log, _report(stored, len(closers)))
 
 
-async def store_batch(backend: SessionBackend, slot: Slot, records: Sequence[Record]) -> None:
+async def store_batch(
+    backend: StorageBackend, slot: SessionSlot, records: Sequence[Record]
+) -> None:
     """Store records behind what is stored, durably; run it shielded from cancellation.
 
     Raises:

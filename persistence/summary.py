@@ -8,7 +8,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from persistence.seam import SessionSummary
+from persistence.storage import SessionSummary
 from session_core import Event, display_prompt_content
 
 if TYPE_CHECKING:

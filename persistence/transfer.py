@@ -1,7 +1,7 @@
 """Moving whole sessions: from a log file into a store, from store to store; and looking them over.
 
-Works on backends, over the seam alone: nobody need hold the sessions open. What is written is read
-back and compared before it counts as done.
+Works on backends, over the storage interface alone: nobody need hold the sessions open. What is
+written is read back and compared before it counts as done.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from persistence.seam import SessionBackend, StoredLog, Writer
+    from persistence.storage import StorageBackend, StoredLog, Writer
     from session_core import EventLog, SessionHeader
 
 # How many events are compared at a time: large logs need not be in memory twice over.
@@ -90,7 +90,7 @@ class Verification:
 
 async def import_log(
     path: str | Path,
-    target: SessionBackend,
+    target: StorageBackend,
     *,
     session_id: str | None = None,
     cwd: str | None = None,
@@ -123,7 +123,7 @@ async def import_log(
 
 
 async def copy_session(
-    session_id: str, source: SessionBackend, target: SessionBackend
+    session_id: str, source: StorageBackend, target: StorageBackend
 ) -> Transferred:
     """Copy a session from one store to another, event for event.
 
@@ -142,7 +142,7 @@ async def copy_session(
     return Transferred(stored.header, len(stored.log), torn, stored.problems)
 
 
-async def verify(backend: SessionBackend, session_id: str) -> Verification:
+async def verify(backend: StorageBackend, session_id: str) -> Verification:
     """Read a session and hold it to every rule; changes nothing and takes no lock.
 
     Raises:
@@ -159,7 +159,7 @@ async def verify(backend: SessionBackend, session_id: str) -> Verification:
     return Verification(session_id, len(stored.log), problems, notes)
 
 
-async def _store(header: SessionHeader, log: EventLog, target: SessionBackend) -> None:
+async def _store(header: SessionHeader, log: EventLog, target: StorageBackend) -> None:
     """Store a whole log in one batch, and see that it came to be there."""
     if not len(log):
         raise TransferError(header.id, "it has no events")
@@ -177,7 +177,7 @@ async def _store(header: SessionHeader, log: EventLog, target: SessionBackend) -
 
 
 async def _check_copy(
-    header: SessionHeader, log: EventLog, target: SessionBackend, writer: Writer
+    header: SessionHeader, log: EventLog, target: StorageBackend, writer: Writer
 ) -> None:
     try:
         stored = await target.load_stored(header.id)

@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from persistence.tracking import Live
+    from persistence.slots import LiveSession
 
 _logger = logging.getLogger(__name__)
 
 
 class WriteBehind:
-    """Starts background drains of live sessions in the coordinator's task group."""
+    """Starts background drains of live sessions in the repository's task group."""
 
     def __init__(
-        self, tasks: TaskGroup, window_s: float, drain: Callable[[Live], Awaitable[None]]
+        self, tasks: TaskGroup, window_s: float, drain: Callable[[LiveSession], Awaitable[None]]
     ) -> None:
         self._tasks = tasks
         self._window_s = window_s
         self._drain = drain
 
-    def note(self, live: Live) -> None:
+    def schedule_flush(self, live: LiveSession) -> None:
         """Something is pending: open a window, unless one is open."""
         if live.timer is None:
             live.timer = anyio.Event()
             self._tasks.start_soon(self._write_later, live, live.timer)
 
-    def kick(self, live: Live) -> None:
+    def flush_soon(self, live: LiveSession) -> None:
         """Something is pending that must not wait."""
-        self.note(live)
+        self.schedule_flush(live)
         if live.timer is not None:
             live.timer.set()
 
-    async def _write_later(self, live: Live, timer: anyio.Event) -> None:
+    async def _write_later(self, live: LiveSession, timer: anyio.Event) -> None:
         if not timer.is_set():
             with anyio.move_on_after(self._window_s):
                 await timer.wait()

@@ -10,7 +10,7 @@ SessionCoreError
 ├── EnvelopeError             a stored event has not the fields an event has
 ├── SeedError                 a seed or stored log is refused; its cause says why
 │   └── LoadedFieldError      a stored event lacks a field that reading it needs
-├── HeaderError               a session header is wrong
+├── SessionHeaderError               a session header is wrong
 ├── MalformedRowError         a packed chunk row is damaged
 ├── StreamOrderError          a chunk after `finish`, or a second `usage`
 ├── VocabularyError           a registration that the vocabulary cannot take
@@ -132,7 +132,7 @@ class LoadedFieldError(SeedError):
         super().__init__(seq, f"{event_type}: field {field!r} must be {expected}")
 
 
-class HeaderError(SessionCoreError):
+class SessionHeaderError(SessionCoreError):
     """A session header is not valid (header-is-immutable-record)."""
 
     def __init__(self, field: str, expected: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final, TypedDict
 
-from session_core.errors import HeaderError, NotJsonError
+from session_core.errors import NotJsonError, SessionHeaderError
 from session_core.events import SessionId
 from session_core.json_value import FrozenDict, freeze_json, is_seq_int
 
@@ -41,7 +41,7 @@ class SessionHeader:
     `extra` keeps keys that this version does not know.
 
     Raises:
-        HeaderError: At construction, if a field is not valid (header-is-immutable-record).
+        SessionHeaderError: At construction, if a field is not valid (header-is-immutable-record).
     """
 
     id: SessionId
@@ -55,40 +55,40 @@ class SessionHeader:
 
     def __post_init__(self) -> None:
         if type(self.version) is not int or self.version != SESSION_FORMAT_VERSION:
-            raise HeaderError("version", f"{SESSION_FORMAT_VERSION}, found {self.version!r}")
+            raise SessionHeaderError("version", f"{SESSION_FORMAT_VERSION}, found {self.version!r}")
         if type(self.id) is not str or not self.id:
-            raise HeaderError("id", "a string that is not empty")
+            raise SessionHeaderError("id", "a string that is not empty")
         if not is_seq_int(self.created_at):
-            raise HeaderError("createdAt", "an integer that is not negative")
+            raise SessionHeaderError("createdAt", "an integer that is not negative")
         if self.cwd is not None and not _is_absolute(self.cwd):
-            raise HeaderError("cwd", "an absolute path")
+            raise SessionHeaderError("cwd", "an absolute path")
         if self.parent_session is not None and type(self.parent_session) is not str:
-            raise HeaderError("parentSession", "a string")
+            raise SessionHeaderError("parentSession", "a string")
         for key in ("seedLength", "delegationDepth"):
             count = getattr(self, _KEYS[key])
             if count is not None and not is_seq_int(count):
-                raise HeaderError(key, "an integer that is not negative")
+                raise SessionHeaderError(key, "an integer that is not negative")
 
     @classmethod
     def from_json(cls, value: Any) -> "SessionHeader":
         """Return the header that a stored object is.
 
         Raises:
-            HeaderError: It is not one, or one of another version.
+            SessionHeaderError: It is not one, or one of another version.
         """
         try:
             stored = freeze_json(value)
         except NotJsonError as error:
-            raise HeaderError("header", "a JSON object") from error
+            raise SessionHeaderError("header", "a JSON object") from error
         if type(stored) is not FrozenDict:
-            raise HeaderError("header", "a JSON object")
+            raise SessionHeaderError("header", "a JSON object")
         for key in _KEYS:
             # An optional field that is unknown is absent; null is no value of any of them.
             if key in stored and stored[key] is None:
-                raise HeaderError(key, "absent rather than null")
+                raise SessionHeaderError(key, "absent rather than null")
         for key in ("version", "id", "createdAt"):
             if key not in stored:
-                raise HeaderError(key, "present")
+                raise SessionHeaderError(key, "present")
         return cls(
             **{name: stored[key] for key, name in _KEYS.items() if key in stored},
             extra=FrozenDict({key: stored[key] for key in stored if key not in _KEYS}),

@@ -49,7 +49,7 @@ class Publication:
             raise ReentrantAppendError(session_id, event_type)
         self._publishing = True
 
-    def vet(self, event: Event) -> tuple[Observer, ...]:
+    def validate(self, event: Event) -> tuple[Observer, ...]:
         """Let everybody veto the candidate; return who will hear of it.
 
         Raises:
@@ -68,7 +68,7 @@ class Publication:
         """Tell `observers` of the committed event, each contained.
 
         Args:
-            observers: From `vet`.
+            observers: From `validate`.
             event: The event.
             in_order: Whether it only continues what the trace has followed already.
         """
@@ -90,7 +90,7 @@ class Publication:
             self._settle()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def defer_detach(self) -> Iterator[None]:
         """Keep the session attached inside the block; a detach waits for its end."""
         self._holds += 1
         try:

@@ -16,7 +16,7 @@ from session_core.chunks import (
     delta_parts,
 )
 from session_core.clock import Clock, system_clock
-from session_core.errors import HeaderError, NotJsonError, PayloadError, TurnNumberError
+from session_core.errors import NotJsonError, PayloadError, SessionHeaderError, TurnNumberError
 from session_core.events import MAX_DATA_DEPTH, Event, Message, SessionId, SurfaceIntent
 from session_core.folds import last_turn_number
 from session_core.header import SessionHeader
@@ -50,7 +50,7 @@ class Session:
 
     Raises:
         SeedError: An event of the seed is refused; there is no session then.
-        HeaderError: The header is of another id.
+        SessionHeaderError: The header is of another id.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Session:
         self._take(seed if isinstance(seed, EventLog) else _built_log(seed, vocabulary))
         self._header = header or SessionHeader(SessionId(session_id), clock())
         if self._header.id != session_id:
-            raise HeaderError("id", f"{session_id!r}, the id of the session")
+            raise SessionHeaderError("id", f"{session_id!r}, the id of the session")
         self._surface_view = Surface(self._surface)
         self._publication: Publication | None = None
 
@@ -251,7 +251,7 @@ class Session:
             # Nothing was committed since the delta that this one continues, so the trace, which
             # passed that one, has nothing to add; only validators look at each.
             in_order = continues and not publication.validators
-            observers = publication.observers if in_order else publication.vet(event)
+            observers = publication.observers if in_order else publication.validate(event)
             log.add_delta(run, text, time)
             self._view = None
             publication.notify(observers, event, in_order=in_order)
@@ -287,7 +287,7 @@ class Session:
         try:
             event = Event(event_type, len(self._log), self._clock(), frozen, sources, op)
             placement = self._surface.check(event, self._log)
-            observers = publication.vet(event)
+            observers = publication.validate(event)
             self._commit(event, placement)
             publication.notify(observers, event)
         finally:

@@ -121,7 +121,7 @@ class SessionStore:
             SessionExistsError: The id is taken.
             SeedError: An event of the seed is refused.
             InvariantViolationError: The seed breaks the order.
-            HeaderError: A header field is wrong.
+            SessionHeaderError: A header field is wrong.
             Exception: Whatever a listener's `on_created` vetoed with.
         """
         session = self.prepare(id, seed=seed, header=header, created_at=created_at, **fields)
@@ -142,7 +142,7 @@ class SessionStore:
 
         Raises:
             SeedError: As `create`.
-            HeaderError: As `create`.
+            SessionHeaderError: As `create`.
         """
         if header is None:
             header = SessionHeader(
@@ -188,7 +188,7 @@ class SessionStore:
         if live.announced:
             raise AnnounceError(session.id)
         live.announced = True
-        with live.publication.held():
+        with live.publication.defer_detach():
             try:
                 for listener in tuple(self._listeners):
                     live.tell_created(listener)
@@ -274,7 +274,7 @@ class SessionStore:
             raise OutOfBandError(session.id, type, "another one is under way")
         live.out_of_band = True
         try:
-            with live.publication.held():
+            with live.publication.defer_detach():
                 if not is_turn_open(session.events):
                     await live.get_ready()
                 return await append_enclosed(

@@ -35,7 +35,7 @@ SERVER: Final = frozenset(
 ROOMS: Final[Mapping[str, frozenset[str]]] = {
     "session_core": frozenset(),
     "persistence": frozenset(
-        # The backends, which open_store imports late.
+        # The backends, which open_backend imports late.
         {"session_core", "persistence.jsonl", "persistence.memory", "persistence.sqlite"}
     ),
     "persistence.jsonl": frozenset({"session_core", "persistence"}),

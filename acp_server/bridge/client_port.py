@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from acp_server.rpc.errors import ConnectionClosedError, PeerError, RemoteError
 from acp_server.turns.ports import TerminalExit, TerminalOutput
-from acp_server.wire import asks, updates
-from acp_server.wire.answers import (
-    CreateTerminalAnswer,
-    ElicitationAnswer,
-    EmptyAnswer,
+from acp_server.wire import client_requests, updates
+from acp_server.wire.client_results import (
+    CreateTerminalResult,
+    ElicitationResult,
+    EmptyResult,
     ExitStatus,
-    ReadTextFileAnswer,
-    RequestPermissionAnswer,
-    TerminalOutputAnswer,
-    WaitForExitAnswer,
+    ReadTextFileResult,
+    RequestPermissionResult,
+    TerminalOutputResult,
+    WaitForExitResult,
 )
 from acp_server.wire.errors import WireError
 from acp_server.wire.model import parse
@@ -119,14 +119,14 @@ class SessionClient:
             return "unavailable"
         shown = {name: card.fields[name] for name in _CARD_FIELDS if name in card.fields}
         options = _options(grant)
-        params = asks.request_permission_params(
+        params = client_requests.request_permission_params(
             self._session_id,
             {"toolCallId": call_id, **shown, "status": "pending"},
             options,
         )
         try:
             result = await self._peer.request("session/request_permission", params)
-            outcome = parse(RequestPermissionAnswer, result).outcome
+            outcome = parse(RequestPermissionResult, result).outcome
         except (PeerError, WireError):
             # Nobody can answer: fail closed.
             return "unavailable"
@@ -145,8 +145,10 @@ class SessionClient:
         Raises:
             OSError: The client refused, answered nonsense, or did not answer in time.
         """
-        params = asks.read_text_file_params(self._session_id, path, line=line, limit=limit)
-        return (await self._ask("fs/read_text_file", params, ReadTextFileAnswer)).content
+        params = client_requests.read_text_file_params(
+            self._session_id, path, line=line, limit=limit
+        )
+        return (await self._ask("fs/read_text_file", params, ReadTextFileResult)).content
 
     async def write_text_file(self, path: str, content: str) -> None:
         """Write a file through the editor.
@@ -154,8 +156,8 @@ class SessionClient:
         Raises:
             OSError: The client refused, or did not answer in time.
         """
-        params = asks.write_text_file_params(self._session_id, path, content)
-        await self._ask("fs/write_text_file", params, EmptyAnswer)
+        params = client_requests.write_text_file_params(self._session_id, path, content)
+        await self._ask("fs/write_text_file", params, EmptyResult)
 
     # -- terminals --------------------------------------------------------------------------
 
@@ -173,7 +175,7 @@ class SessionClient:
         Raises:
             OSError: The client refused, answered nonsense, or did not answer in time.
         """
-        params = asks.create_terminal_params(
+        params = client_requests.create_terminal_params(
             self._session_id,
             command,
             args=args,
@@ -181,7 +183,7 @@ class SessionClient:
             cwd=cwd,
             output_byte_limit=output_byte_limit,
         )
-        return (await self._ask("terminal/create", params, CreateTerminalAnswer)).terminal_id
+        return (await self._ask("terminal/create", params, CreateTerminalResult)).terminal_id
 
     async def terminal_output(self, terminal_id: str) -> TerminalOutput:
         """Return what the terminal has shown so far.
@@ -189,8 +191,8 @@ class SessionClient:
         Raises:
             OSError: The client refused, answered nonsense, or did not answer in time.
         """
-        params = asks.terminal_params(self._session_id, terminal_id)
-        shown = await self._ask("terminal/output", params, TerminalOutputAnswer)
+        params = client_requests.terminal_params(self._session_id, terminal_id)
+        shown = await self._ask("terminal/output", params, TerminalOutputResult)
         ended = None if shown.exit_status is None else _exit(shown.exit_status)
         return TerminalOutput(shown.output, ended)
 
@@ -200,9 +202,9 @@ class SessionClient:
         Raises:
             OSError: The client refused or answered nonsense.
         """
-        params = asks.terminal_params(self._session_id, terminal_id)
+        params = client_requests.terminal_params(self._session_id, terminal_id)
         method = "terminal/wait_for_exit"
-        return _exit(await self._ask(method, params, WaitForExitAnswer, timeout_s=math.inf))
+        return _exit(await self._ask(method, params, WaitForExitResult, timeout_s=math.inf))
 
     async def kill_terminal(self, terminal_id: str) -> None:
         """End the command; the terminal stays.
@@ -210,8 +212,8 @@ class SessionClient:
         Raises:
             OSError: The client refused, or did not answer in time.
         """
-        params = asks.terminal_params(self._session_id, terminal_id)
-        await self._ask("terminal/kill", params, EmptyAnswer)
+        params = client_requests.terminal_params(self._session_id, terminal_id)
+        await self._ask("terminal/kill", params, EmptyResult)
 
     async def release_terminal(self, terminal_id: str) -> None:
         """Give the terminal up.
@@ -219,15 +221,15 @@ class SessionClient:
         Raises:
             OSError: The client refused, or did not answer in time.
         """
-        params = asks.terminal_params(self._session_id, terminal_id)
-        await self._ask("terminal/release", params, EmptyAnswer)
+        params = client_requests.terminal_params(self._session_id, terminal_id)
+        await self._ask("terminal/release", params, EmptyResult)
 
     # -- elicitation ------------------------------------------------------------------------
 
     async def elicit_form(self, message: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
         """Ask the user to fill in a form; None when the user declines or nobody can answer."""
         answer = await self._elicit(
-            asks.elicitation_form_params(self._session_id, message, dict(schema))
+            client_requests.elicitation_form_params(self._session_id, message, dict(schema))
         )
         if answer is None or answer.action != "accept":
             return None
@@ -236,13 +238,13 @@ class SessionClient:
     async def elicit_url(self, message: str, url: str, elicitation_id: str) -> bool:
         """Ask the user to visit a page; whether the user agreed."""
         answer = await self._elicit(
-            asks.elicitation_url_params(self._session_id, message, url, elicitation_id)
+            client_requests.elicitation_url_params(self._session_id, message, url, elicitation_id)
         )
         return answer is not None and answer.action == "accept"
 
     def complete_elicitation(self, elicitation_id: str) -> None:
         """Say that what a page was visited for is done."""
-        params = asks.elicitation_complete_params(elicitation_id)
+        params = client_requests.elicitation_complete_params(elicitation_id)
         self._peer.notify("elicitation/complete", params)
 
     # -- the rest ---------------------------------------------------------------------------
@@ -254,10 +256,10 @@ class SessionClient:
             params = updates.session_update(self._session_id, update)
             self._peer.notify("session/update", params)
 
-    async def _elicit(self, params: JsonObject) -> ElicitationAnswer | None:
+    async def _elicit(self, params: JsonObject) -> ElicitationResult | None:
         try:
             return await self._ask(
-                "elicitation/create", params, ElicitationAnswer, timeout_s=math.inf
+                "elicitation/create", params, ElicitationResult, timeout_s=math.inf
             )
         except (OSError, ConnectionClosedError):
             return None
@@ -290,15 +292,17 @@ def _options(grant: GrantScope | None) -> list[JsonObject]:
     """
     if grant is None:
         return [
-            asks.permission_option("allow-once", "Allow once", "allow_once"),
-            asks.permission_option("reject-once", "Reject", "reject_once"),
+            client_requests.permission_option("allow-once", "Allow once", "allow_once"),
+            client_requests.permission_option("reject-once", "Reject", "reject_once"),
         ]
     scope = _label(grant)
     return [
-        asks.permission_option("allow-once", "Allow once", "allow_once"),
-        asks.permission_option("allow-always", f"Always allow {scope}", "allow_always"),
-        asks.permission_option("reject-once", "Reject", "reject_once"),
-        asks.permission_option("reject-always", f"Always reject {scope}", "reject_always"),
+        client_requests.permission_option("allow-once", "Allow once", "allow_once"),
+        client_requests.permission_option("allow-always", f"Always allow {scope}", "allow_always"),
+        client_requests.permission_option("reject-once", "Reject", "reject_once"),
+        client_requests.permission_option(
+            "reject-always", f"Always reject {scope}", "reject_always"
+        ),
     ]
 
 

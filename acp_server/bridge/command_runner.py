@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from acp_server.turns.ports import DurabilityPort
     from acp_server.turns.runner import TurnRunner
     from acp_server.turns.settings import SessionSettings
-    from persistence.coordinator import SessionPersistence
+    from persistence.repository import SessionRepository
     from session_core import Session, SessionStore
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class CommandRunner:
         *,
         runner: TurnRunner,
         store: SessionStore,
-        persistence: SessionPersistence,
+        persistence: SessionRepository,
         durability: DurabilityPort,
         show: Callable[[str], None],
     ) -> None:

@@ -12,7 +12,7 @@ from persistence.errors import PersistenceError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from persistence.coordinator import SessionPersistence
+    from persistence.repository import SessionRepository
     from session_core import Session
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class SessionDurability:
 
     def __init__(
         self,
-        persistence: SessionPersistence,
+        persistence: SessionRepository,
         session: Session,
         caught_up: Callable[[], Awaitable[None]],
     ) -> None:

@@ -18,10 +18,10 @@ from acp_server.bridge.command_runner import CommandRunner
 from acp_server.bridge.durability import SessionDurability
 from acp_server.bridge.frames import FrameBuilder
 from acp_server.bridge.messages import usage_update_from
-from acp_server.bridge.outlet import SessionOutlet
 from acp_server.bridge.projector import LiveProjector
 from acp_server.bridge.replay import Replay
 from acp_server.bridge.setting_views import config_options, mode_state
+from acp_server.bridge.update_gate import UpdateGate
 from acp_server.rpc.errors import RpcError
 from acp_server.turns.content import pieces
 from acp_server.turns.ports import RunnerPorts
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from acp_server.turns.ids import IdSource
     from acp_server.turns.pending_prompt import PendingPrompt
     from acp_server.wire.handshake import ClientCapabilities
-    from persistence.coordinator import SessionPersistence
+    from persistence.repository import SessionRepository
     from session_core import EventView, Session, SessionStore
 
 _log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class OpenSession:
         peer: Peer,
         capabilities: ClientCapabilities,
         store: SessionStore,
-        persistence: SessionPersistence,
+        persistence: SessionRepository,
         ids: IdSource,
         tasks: TaskGroup,
         cancel_grace_s: float,
@@ -84,20 +84,20 @@ class OpenSession:
         self._capabilities = capabilities
         self._persistence = persistence
         self._frames = FrameBuilder(session.id)
-        self._outlet = SessionOutlet(peer.send)
+        self._gate = UpdateGate(peer.send)
         self._replayed = anyio.Event()
         self._replayed.set()
         self._tasks = tasks
         self._caught_up = anyio.Event()
         self._caught_up.set()
         self._behind: tuple[int, EventView] | None = None
-        self._owed = 0
-        self._none_owed = anyio.Event()
+        self._unanswered = 0
+        self._all_answered = anyio.Event()
         cards = self._new_cards()
         self._durability = SessionDurability(persistence, session, self.caught_up)
         self._detach = [
-            store.observe(session, LiveProjector(self._frames, cards, self._outlet)),
-            persistence.on_durable(session, self._outlet.on_durable),
+            store.observe(session, LiveProjector(self._frames, cards, self._gate)),
+            persistence.on_durable(session, self._gate.on_durable),
         ]
         self.runner = TurnRunner(
             session,
@@ -135,24 +135,24 @@ class OpenSession:
             return self.runner.submit(blocks)
         return self.runner.submit(blocks, partial(self._commands.run, line))
 
-    def owe_answer(self, context: RequestContext, prompt: PendingPrompt) -> None:
+    def track_response(self, context: RequestContext, prompt: PendingPrompt) -> None:
         """Note that a prompt is to be answered before the next one runs, or the session closes."""
-        self._owed += 1
+        self._unanswered += 1
         prompt.answered = anyio.Event()
         context.after_response(prompt.answered.set)
         context.after_response(self._answered)
 
     async def answered(self) -> None:
         """Return when no prompt waits for its answer."""
-        while self._owed:
-            await self._none_owed.wait()
+        while self._unanswered:
+            await self._all_answered.wait()
 
     @property
     def is_replaying(self) -> bool:
         """Whether a load or a catching up holds this session's updates back."""
         return not self._replayed.is_set()
 
-    async def shown(self) -> None:
+    async def wait_until_replayed(self) -> None:
         """Return when nothing holds this session's updates back: a response comes behind them."""
         while self.is_replaying:  # a wait on a set event would let the next turn begin
             await self._replayed.wait()
@@ -162,13 +162,13 @@ class OpenSession:
 
         Rule: checkpoints-stand-before-effects.
         """
-        self._outlet.release()
+        self._gate.release()
 
     def _answered(self) -> None:
-        self._owed -= 1
-        if not self._owed:
-            self._none_owed.set()
-            self._none_owed = anyio.Event()
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._all_answered.set()
+            self._all_answered = anyio.Event()
 
     # -- settings ---------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class OpenSession:
 
     def end_replay(self) -> None:
         """Let a running turn's frames go on after a replay."""
-        self._outlet.end_replay(self._persistence.durable_seq(self.session))
+        self._gate.end_replay(self._persistence.durable_seq(self.session))
         self._replayed.set()
 
     async def caught_up(self) -> None:
@@ -252,7 +252,7 @@ class OpenSession:
     async def _catch_up(self) -> None:
         """Send what was read on, unless a load sends it anyway."""
         try:
-            await self.shown()
+            await self.wait_until_replayed()
             while self._behind is not None:
                 (shown, events), self._behind = self._behind, None
                 await self._replay(shown, events)
@@ -264,7 +264,7 @@ class OpenSession:
             self._caught_up.set()
 
     async def _replay(self, shown: int, events: EventView) -> None:
-        self._outlet.begin_replay()
+        self._gate.begin_replay()
         self._replayed = anyio.Event()
         records = chain(events.records(0, shown), events.records(shown))
         replay = Replay(self._frames, self._new_cards(), shown)
@@ -275,7 +275,7 @@ class OpenSession:
             elif number % REPLAY_SLICE == 0:
                 await anyio.lowlevel.checkpoint()
 
-    def introduce(self, warnings: Sequence[OpeningWarning] = ()) -> None:
+    def send_initial_state(self, warnings: Sequence[OpeningWarning] = ()) -> None:
         """Send what follows the response that has opened the session.
 
         Rules: load-replays-before-response, warnings-stand-in-meta.
@@ -294,7 +294,7 @@ class OpenSession:
         """Send the state of the model's context window, if it is known."""
         usage = usage_update_from(self.session.events, self._agent.context_size)
         if usage is not None:
-            self._outlet.emit(self._frames.update(usage))
+            self._gate.emit(self._frames.update(usage))
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class OpenSession:
         """Show the output of a command, as the agent's; it is no message of the log."""
         for piece in pieces(text):
             block = {"type": "text", "text": piece}
-            self._outlet.emit(self._frames.update(updates.agent_message_chunk(block)))
+            self._gate.emit(self._frames.update(updates.agent_message_chunk(block)))
 
     def _notify(self, update: Mapping[str, Any]) -> None:
         """Send what is no part of a turn: it does not wait for a load or a flush."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from acp_server.bridge.open_session import OpenSession
     from acp_server.rpc.table import RequestContext
-    from persistence.coordinator import SessionPersistence
     from persistence.opened import OpenedSession
+    from persistence.repository import SessionRepository
     from session_core import Session, SessionHeader, SessionStore
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class OpenSessions:
         self,
         compose: Callable[[Session], OpenSession],
         store: SessionStore,
-        persistence: SessionPersistence,
+        persistence: SessionRepository,
     ) -> None:
         self._compose = compose
         self._store = store
@@ -83,7 +83,7 @@ class OpenSessions:
         if session_id not in self._open:
             await self._settled(session_id)
             if session_id in self._open:
-                await self._open[session_id].shown()
+                await self._open[session_id].wait_until_replayed()
         opened = self._open.get(session_id)
         if opened is None:
             raise RpcError.resource_not_found(session_id)
@@ -186,7 +186,7 @@ class OpenSessions:
                     return self._adopt(opened.session), opened
             elif known.is_replaying:
                 # It may fail, and the session be closed with it.
-                await known.shown()
+                await known.wait_until_replayed()
             elif not fresh or await self._is_current(known):
                 check_header(known.session.header)
                 return known, None
@@ -249,14 +249,14 @@ class OpenSessions:
             except PersistenceError as error:
                 raise rpc_error_from_store(error) from error
 
-    async def give_up(self, opened: OpenSession) -> None:
+    async def discard(self, opened: OpenSession) -> None:
         """Close a session whose opening has failed half-way."""
         if self._open.get(opened.session.id) is opened:
             with anyio.CancelScope(shield=True):
                 async with self._taken_out(opened.session.id):
                     await self._end(opened)
 
-    def drop_lost(self, opened: OpenSession) -> None:
+    def close_lost(self, opened: OpenSession) -> None:
         """Forget a session whose log is somebody else's now; the next load opens it afresh.
 
         Rule: lost-session-is-closed.
@@ -295,7 +295,7 @@ class OpenSessions:
         await opened.runner.settle()
         await opened.answered()
         await opened.caught_up()
-        await opened.shown()
+        await opened.wait_until_replayed()
         lost: PersistenceError | None = None
         try:
             await self._persistence.release(opened.session, discard=discard)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from acp_server.bridge.cards import CardChange, ToolCards
     from acp_server.bridge.frames import FrameBuilder
-    from acp_server.bridge.outlet import SessionOutlet
+    from acp_server.bridge.update_gate import UpdateGate
     from session_core import Event
 
 _DELTAS = {"text-delta": "text", "reasoning-delta": "reasoning"}
@@ -38,13 +38,13 @@ class LiveProjector:
     Args:
         frames: Builds the session's frames.
         cards: The session's tool cards.
-        outlet: Takes the frames.
+        gate: Takes the frames.
     """
 
-    def __init__(self, frames: FrameBuilder, cards: ToolCards, outlet: SessionOutlet) -> None:
+    def __init__(self, frames: FrameBuilder, cards: ToolCards, gate: UpdateGate) -> None:
         self._frames = frames
         self._cards = cards
-        self._outlet = outlet
+        self._gate = gate
         self._ids = MessageIds()
         self._prefixes: dict[str, bytes] = {}
         self._step_showed = False
@@ -74,7 +74,7 @@ class LiveProjector:
                 self._on_chunk(event)
             elif chunk["text"]:
                 # As `FrameBuilder.text_frame`, a call less on the path of every token.
-                self._outlet.emit(prefix + dumps(chunk["text"]) + TEXT_END)
+                self._gate.emit(prefix + dumps(chunk["text"]) + TEXT_END)
             return
         handler = self._handlers.get(event.type)
         if handler is not None:
@@ -89,7 +89,7 @@ class LiveProjector:
         prefix = self._frames.text_prefix(kind, self._ids.of(kind, event.seq))
         self._prefixes[chunk["type"]] = prefix
         self._step_showed = True
-        self._outlet.emit(self._frames.text_frame(prefix, chunk["text"]))
+        self._gate.emit(self._frames.text_frame(prefix, chunk["text"]))
 
     def _on_step_start(self, _event: Event) -> None:
         self._new_message()
@@ -112,7 +112,7 @@ class LiveProjector:
     def _on_result(self, event: Event) -> None:
         change = self._cards.on_result(event)
         if change is not None:
-            self._outlet.hold_until_durable(event.seq)
+            self._gate.hold_until_durable(event.seq)
             self._emit(change.update())
 
     def _on_blocked(self, event: Event) -> None:
@@ -136,4 +136,4 @@ class LiveProjector:
             self._emit(change.update())
 
     def _emit(self, update: dict[str, Any]) -> None:
-        self._outlet.emit(self._frames.update(update))
+        self._gate.emit(self._frames.update(update))

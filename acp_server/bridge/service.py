@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from acp_server.rpc.peer import Peer
     from acp_server.turns.ids import IdSource
     from acp_server.turns.turn_end import TurnOutcome
-    from persistence.coordinator import SessionPersistence
+    from persistence.repository import SessionRepository
     from session_core import Session, SessionStore
 
 _METHODS: Final = {
@@ -90,7 +90,7 @@ class AcpService:
         handshake: Handshake,
         agent: Agent,
         store: SessionStore,
-        persistence: SessionPersistence,
+        persistence: SessionRepository,
         ids: IdSource,
         tasks: TaskGroup,
         cancel_grace_s: float = CANCEL_GRACE_S,
@@ -130,7 +130,7 @@ class AcpService:
         asked = parse_params(requests.NewSessionParams, params)
         self._require_ready()
         opened = self._sessions.create(stored_cwd(asked.cwd))
-        result = self._introduce(context, opened, asked)
+        result = self._opened_result(context, opened, asked)
         return {"sessionId": opened.session.id, **result}
 
     async def load_session(self, context: RequestContext, params: Params) -> dict[str, Any]:
@@ -212,12 +212,12 @@ class AcpService:
             pending = opened.submit(blocks)
         except QueueFullError as error:
             raise RpcError.internal(str(error)) from error
-        opened.owe_answer(context, pending)
+        opened.track_response(context, pending)
         context.on_cancel(partial(opened.runner.cancel_prompt, pending))
         outcome = await pending.outcome()
         if self._agent.context_size is not None:
             opened.show_usage()
-        await opened.shown()
+        await opened.wait_until_replayed()
         if outcome.kind == "error":
             raise self._refusal(opened, outcome)
         return results.prompt_result(stop_reason_from_end(outcome.kind))
@@ -256,14 +256,14 @@ class AcpService:
             except BaseException:
                 opened.end_replay()
                 if how is not None:
-                    await self._sessions.give_up(opened)
+                    await self._sessions.discard(opened)
                 raise
             context.after_response(opened.end_replay)
         warnings = [] if how is None else warnings_from_opening(how)
         warnings += warnings_from_order(opened.violations)
-        return self._introduce(context, opened, asked, warnings)
+        return self._opened_result(context, opened, asked, warnings)
 
-    def _introduce(
+    def _opened_result(
         self,
         context: RequestContext,
         opened: OpenSession,
@@ -274,7 +274,7 @@ class AcpService:
         opened.runner.settings.additional_directories = asked.additional_directories
         told = [*warnings, *warnings_from_servers(asked.mcp_servers)]
         log_warnings(opened.session.id, told)
-        context.after_response(lambda: opened.introduce(told))
+        context.after_response(lambda: opened.send_initial_state(told))
         return results.open_session_result(
             modes=opened.modes(),
             config_options=opened.config_options(),
@@ -298,7 +298,7 @@ class AcpService:
             await opened.change_setting(option_id, value, by_mode=by_mode)
         except CheckpointError as error:
             if error.lost_session and not opened.runner.busy:
-                self._sessions.drop_lost(opened)
+                self._sessions.close_lost(opened)
             raise rpc_error_from_checkpoint(error) from error
         return opened
 
@@ -309,7 +309,7 @@ class AcpService:
     def _refusal(self, opened: OpenSession, outcome: TurnOutcome) -> RpcError:
         opened.release_updates()
         if outcome.lost_session:
-            self._sessions.drop_lost(opened)
+            self._sessions.close_lost(opened)
         if outcome.needs_sign_in:
             return RpcError.auth_required()
         if outcome.refusal is not None:
@@ -331,12 +331,14 @@ def _carry_on() -> None:
     """Do not stop half-way: what was asked for is as good as done, and is answered."""
 
 
-def opening_methods(agent: Agent, open_store: Callable[[], Awaitable[MethodTable]]) -> MethodTable:
+def opening_methods(
+    agent: Agent, open_backend: Callable[[], Awaitable[MethodTable]]
+) -> MethodTable:
     """Return methods that open the store when they are called, for one that did not open yet.
 
     Args:
         agent: Names the methods.
-        open_store: Returns the methods proper. Called by each request, so it keeps them; does what
+        open_backend: Returns the methods proper. Each request calls it, so it keeps them; does what
             must be in arrival order before its first await.
     """
     opened: MethodTable | None = None
@@ -344,7 +346,7 @@ def opening_methods(agent: Agent, open_store: Callable[[], Awaitable[MethodTable
     async def call(context: RequestContext, params: Params) -> dict[str, Any] | None:
         nonlocal opened
         try:
-            opened = await open_store()
+            opened = await open_backend()
         except PersistenceError as error:
             raise rpc_error_from_store(error) from error
         return await opened.requests[context.method](context, params)

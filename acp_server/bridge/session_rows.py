@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from acp_server.bridge.open_sessions import OpenSessions
-    from persistence.seam import SessionEntry
+    from persistence.storage import SessionEntry
 
 
 def session_rows(entries: Iterable[SessionEntry], open_sessions: OpenSessions) -> list[Any]:

@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = parser.add_subparsers(required=True)
     _add_serve(commands.add_parser("serve", help="serve a client on stdin and stdout (default)"))
-    _add_demo(commands.add_parser("demo", help="play a talk with the server and show it"))
+    _add_demo(commands.add_parser("demo", help="play a conversation with the server and show it"))
     _add_sessions(commands.add_parser("sessions", help="look at stored sessions and move them"))
     return parser
 

@@ -1,4 +1,4 @@
-"""`acp-server demo`: plays a client against a real server process and shows the talk.
+"""`acp-server demo`: plays a client against a real server process and shows the conversation.
 
 It proves what it shows: a step that does not come out as it should ends the command with 1.
 """
@@ -33,15 +33,17 @@ class DemoError(Exception):
 
 
 async def play(show_frames: bool) -> int:
-    """Play the whole talk; return the exit code."""
+    """Play the whole conversation; return the exit code."""
     screen = Screen()
     with tempfile.TemporaryDirectory(prefix="acp-demo-") as folder:
         root = Path(folder)
         workspace = _workspace(root)
-        talk = _Talk(screen, workspace, f"jsonl:{root / 'store'}", show_frames=show_frames)
+        conversation = _Conversation(
+            screen, workspace, f"jsonl:{root / 'store'}", show_frames=show_frames
+        )
         try:
-            session_id = await talk.until_killed()
-            await talk.after_the_kill(session_id)
+            session_id = await conversation.until_killed()
+            await conversation.after_the_kill(session_id)
         except (DemoError, AcpClientError) as error:
             screen.failure(str(error))
             return 1
@@ -56,7 +58,7 @@ def _workspace(root: Path) -> Path:
     return workspace
 
 
-class _Talk:
+class _Conversation:
     def __init__(self, screen: Screen, workspace: Path, store: str, *, show_frames: bool) -> None:
         self._screen = screen
         self._workspace = workspace

@@ -1,4 +1,4 @@
-"""Shows a talk over ACP to a person: what a client sees, line by line, in colour on a terminal."""
+"""Shows a conversation over ACP: what a client sees, line by line, in color on a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LABEL_WIDTH = 8
 
 
 class Screen:
-    """Prints the events of a talk as they come.
+    """Prints the events of a conversation as they come.
 
     Args:
         out: Where to print; colours only on a terminal, and not when `NO_COLOR` is set.

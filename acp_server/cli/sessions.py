@@ -23,7 +23,7 @@ from persistence import (
     UnknownStoreError,
     copy_session,
     import_log,
-    open_store,
+    open_backend,
     verify,
 )
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from persistence import SessionBackend, SessionEntry, Transferred, Verification
+    from persistence import SessionEntry, StorageBackend, Transferred, Verification
 
 FAILED = 1
 
@@ -117,15 +117,15 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], Awaitable[int]]] = {
 
 
 @asynccontextmanager
-async def _opened(spec: str | None) -> AsyncIterator[SessionBackend]:
-    backend = open_store(spec or default_store())
+async def _opened(spec: str | None) -> AsyncIterator[StorageBackend]:
+    backend = open_backend(spec or default_store())
     try:
         yield backend
     finally:
         await backend.close()
 
 
-async def _entries(backend: SessionBackend, cwd: str | None = None) -> AsyncIterator[SessionEntry]:
+async def _entries(backend: StorageBackend, cwd: str | None = None) -> AsyncIterator[SessionEntry]:
     cursor = None
     while True:
         page = await backend.list_page(cwd, cursor, _PAGE)
@@ -136,7 +136,7 @@ async def _entries(backend: SessionBackend, cwd: str | None = None) -> AsyncIter
             return
 
 
-async def _resolve(backend: SessionBackend, name: str) -> str:
+async def _resolve(backend: StorageBackend, name: str) -> str:
     """Return the id that a full id, a unique prefix or `latest` means.
 
     Raises:

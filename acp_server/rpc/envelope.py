@@ -17,7 +17,7 @@ BATCH_REFUSED: Final = RpcError.invalid_request("JSON-RPC batches are not suppor
 
 
 class Request(NamedTuple):
-    """A call that is owed exactly one response."""
+    """A call that gets exactly one response."""
 
     id: RequestId
     method: str

@@ -9,7 +9,7 @@ from acp_server.rpc.errors import RpcError
 logger = logging.getLogger(__name__)
 
 
-def random_log_entry() -> str:
+def random_diagnostic_id() -> str:
     """Return a short name for one entry of the log, unlikely to occur twice in a log."""
     return os.urandom(4).hex()
 
@@ -21,7 +21,7 @@ class FailureLog:
         new_entry: Source of entry names.
     """
 
-    def __init__(self, new_entry: Callable[[], str] = random_log_entry) -> None:
+    def __init__(self, new_entry: Callable[[], str] = random_diagnostic_id) -> None:
         self._new_entry = new_entry
 
     def record(self, doing: str, error: BaseException) -> RpcError:

@@ -33,7 +33,7 @@ class Call:
 
 
 class IncomingRequests:
-    """Knows which ids are in flight, runs their handlers, sends the one response each is owed.
+    """Knows which ids are in flight, runs their handlers, sends each its one response.
 
     Args:
         send: Takes a complete frame.

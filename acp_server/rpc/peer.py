@@ -27,7 +27,7 @@ from acp_server.rpc.envelope import (
     response_frame,
 )
 from acp_server.rpc.errors import RpcError
-from acp_server.rpc.failures import FailureLog, random_log_entry
+from acp_server.rpc.failures import FailureLog, random_diagnostic_id
 from acp_server.rpc.incoming import IncomingRequests
 from acp_server.rpc.outgoing import OutgoingRequests
 from acp_server.rpc.table import MethodTable, NotificationHandler, Params
@@ -69,7 +69,7 @@ class Peer:
             until another `initialize` succeeds.
         on_eof: Called when input has ended, while the handlers still run; may also be assigned
             later. It ends what the connection stands for.
-        new_log_entry: Source of the names under which unexpected failures are logged.
+        new_diagnostic_id: Source of the names under which unexpected failures are logged.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Peer:
         initialize: Callable[[Params], dict[str, Any]],
         methods: Callable[[], MethodTable],
         on_eof: Callable[[], Awaitable[None]] | None = None,
-        new_log_entry: Callable[[], str] = random_log_entry,
+        new_diagnostic_id: Callable[[], str] = random_diagnostic_id,
     ) -> None:
         self.on_eof = on_eof
         # The transport's own method: one call less on the path of every token.
@@ -87,7 +87,7 @@ class Peer:
         self._transport = transport
         self._initialize = initialize
         self._methods = methods
-        self._failures = FailureLog(new_log_entry)
+        self._failures = FailureLog(new_diagnostic_id)
         self._incoming = IncomingRequests(transport.send, self._failures)
         self._outgoing = OutgoingRequests(transport.send)
         self._dispatcher: Dispatcher | None = None

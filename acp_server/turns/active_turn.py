@@ -162,7 +162,7 @@ class ActiveTurn:
         return self._end_of(await self._run_agent(prompt_seq))
 
     def _end_of(self, failure: BaseException | None) -> TurnEnd:
-        return end_of(self._log, failure, self._stop, self._ports.ids.log_entry_id)
+        return end_of(self._log, failure, self._stop, self._ports.ids.diagnostic_id)
 
     # -- start -------------------------------------------------------------------------------
 

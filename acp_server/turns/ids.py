@@ -28,7 +28,7 @@ class IdSource(Protocol):
     def approval_id(self) -> str:
         """Return a new id that pairs `approval/asked` with `approval/decided`."""
 
-    def log_entry_id(self) -> str:
+    def diagnostic_id(self) -> str:
         """Return a short id that names one entry of the diagnostic log."""
 
 
@@ -55,6 +55,6 @@ class TimeOrderedIds:
         """Return `approval_` and 64 random bits."""
         return f"approval_{os.urandom(8).hex()}"
 
-    def log_entry_id(self) -> str:
+    def diagnostic_id(self) -> str:
         """Return 32 random bits in hex, short enough to read aloud."""
         return os.urandom(4).hex()

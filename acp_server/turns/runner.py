@@ -316,7 +316,7 @@ class TurnRunner:
             outcome = await active.run()
         except Exception:  # noqa: BLE001 - boundary
             # A fault of ours, not of the agent: the prompt is answered all the same (B86).
-            diagnostic_id = self._ports.ids.log_entry_id()
+            diagnostic_id = self._ports.ids.diagnostic_id()
             _log.exception("turn of %s failed, log entry %s", self._session.id, diagnostic_id)
             outcome = active.abandon(f"the turn could not be run, log entry {diagnostic_id}")
             if not outcome.lost_session:

@@ -121,7 +121,7 @@ class TurnLog(StepLog):
     def end_step(self) -> None:
         """See `StepLog`. A call that has no result yet gets one: no request is sent without it."""
         for call in list(self.open_calls.values()):
-            self._give_up(call, _NO_RESULT_TEXT, NO_RESULT)
+            self._fail_call(call, _NO_RESULT_TEXT, NO_RESULT)
         super().end_step()
 
     # -- calls -----------------------------------------------------------------------------
@@ -234,12 +234,12 @@ class TurnLog(StepLog):
             self.discard_message()
         for call in list(self.open_calls.values()):
             if call.call_seq is None:
-                self._give_up(call, _NOT_RUN_TEXT, ABORTED_BEFORE_DISPATCH)
+                self._fail_call(call, _NOT_RUN_TEXT, ABORTED_BEFORE_DISPATCH)
             else:
-                self._give_up(call, _ABORT_TEXT, ABORTED)
+                self._fail_call(call, _ABORT_TEXT, ABORTED)
         self.end_step()
         self.append("turn/end", {"turn": self.turn, "reason": dict(reason)})
         self._open = False
 
-    def _give_up(self, call: OpenCall, text: str, error: Mapping[str, str]) -> None:
+    def _fail_call(self, call: OpenCall, text: str, error: Mapping[str, str]) -> None:
         self.end_call(call, [{"type": "text", "text": text}], error=error)

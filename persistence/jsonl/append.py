@@ -20,12 +20,12 @@ from persistence.errors import (
 )
 from persistence.files import write_all
 from persistence.jsonl.integrity import Checksum, encode_checksum, extend_crc
-from persistence.jsonl.mark import LogPosition
+from persistence.jsonl.position import LogPosition
 
 if TYPE_CHECKING:
     from persistence.files import Files
     from persistence.jsonl.layout import SessionPaths
-    from persistence.jsonl.mark import LogMark
+    from persistence.jsonl.position import ReadPosition
 
 _logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class LogFile:
     """One log of which this process is the only writer.
 
     Invariant: the file is `_end` bytes of complete records with CRC `_crc`; only when
-    `_rollback_owed` may bytes of a failed append stand behind them.
+    `_rollback_due` may bytes of a failed append stand behind them.
     """
 
     def __init__(self, files: Files, session_id: str, paths: SessionPaths) -> None:
@@ -46,7 +46,7 @@ class LogFile:
         self._seq = 0
         self._crc = 0
         self._sidecar_size = 0
-        self._rollback_owed = False
+        self._rollback_due = False
 
     @property
     def published(self) -> bool:
@@ -63,12 +63,12 @@ class LogFile:
 
     @property
     def position(self) -> LogPosition | None:
-        """Where the log was left; None when nothing is known of it, or a rollback is owed."""
-        if self._identity is None or self._rollback_owed:
+        """Where the log was left; None when nothing is known of it, or a rollback is due."""
+        if self._identity is None or self._rollback_due:
             return None
         return LogPosition(*self._identity, self._end, self._seq, self._crc, self._sidecar_size)
 
-    def adopt(self, mark: LogMark) -> None:
+    def continue_at(self, mark: ReadPosition) -> None:
         """Continue a log that was just read."""
         self._identity = (mark.device, mark.inode)
         self._end = mark.size
@@ -184,7 +184,7 @@ class LogFile:
             raise write_error(self._session_id, error) from error
         try:
             self._check(handle)
-            if self._rollback_owed:
+            if self._rollback_due:
                 self._roll_back(handle)
         except OSError as error:
             self._close(handle)
@@ -203,7 +203,7 @@ class LogFile:
         status = self._files.handle_stat(handle)
         if (status.device, status.inode) != self._identity:
             raise SessionChangedError(self._session_id, "it is another file")
-        grown = status.size > self._end and self._rollback_owed
+        grown = status.size > self._end and self._rollback_due
         if status.size != self._end and not grown:
             raise SessionChangedError(
                 self._session_id, f"it has {status.size} bytes where {self._end} were left"
@@ -211,10 +211,10 @@ class LogFile:
 
     def _roll_back(self, handle: int) -> None:
         # Until this succeeds nothing may be appended: the next record would fuse with the half one.
-        self._rollback_owed = True
+        self._rollback_due = True
         self._files.truncate(handle, self._end)
         self._files.sync(handle)
-        self._rollback_owed = False
+        self._rollback_due = False
 
     def _rolled_back(self, handle: int, failure: OSError) -> StoreWriteError:
         error = write_error(self._session_id, failure)

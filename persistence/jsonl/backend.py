@@ -28,14 +28,14 @@ from persistence.jsonl.scan import read_log
 from persistence.jsonl.writer import JsonlWriter
 from persistence.lock import LOCK_WAIT_S, FileLock, wait_for_lock
 from persistence.names import encode_id
-from persistence.seam import EntryPage, Location, StoredLog
+from persistence.storage import EntryPage, Location, StoredLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from persistence.files import Files
     from persistence.jsonl.layout import SessionPaths
-    from persistence.seam import Writer
+    from persistence.storage import Writer
     from session_core import SessionHeader
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ _OLD_BUCKET = re.compile(r"cwd-[0-9a-f]{12}")
 
 
 class JsonlBackend:
-    """A directory of session logs. See `SessionBackend`.
+    """A directory of session logs. See `StorageBackend`.
 
     Args:
         root: the directory; created with the first session. A relative one is fixed here.
@@ -84,21 +84,21 @@ class JsonlBackend:
         self._refuse_foreign_root()
 
     def locate(self, header: SessionHeader) -> Location:
-        """See `SessionBackend.locate`."""
+        """See `StorageBackend.locate`."""
         return Location("jsonl", session_paths(self._root, header.id, header.cwd).log)
 
     async def load_stored(self, session_id: str) -> StoredLog | None:
-        """See `SessionBackend.load_stored`."""
+        """See `StorageBackend.load_stored`."""
         return await self._run(partial(self._read, session_id))
 
     async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
-        """See `SessionBackend.list_page`."""
+        """See `StorageBackend.list_page`."""
         return await self._run(partial(self._lister.page, cwd, cursor, limit))
 
     async def acquire_writer(
         self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
     ) -> Writer:
-        """See `SessionBackend.acquire_writer`."""
+        """See `StorageBackend.acquire_writer`."""
         held: list[FileLock] = []
 
         async def attempt() -> JsonlWriter | None:
@@ -114,7 +114,7 @@ class JsonlBackend:
         return writer
 
     async def close(self) -> None:
-        """See `SessionBackend.close`."""
+        """See `StorageBackend.close`."""
         for writer in list(self._writers):
             await writer.release()
 

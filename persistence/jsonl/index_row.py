@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from persistence.paging import ListKey
-from persistence.seam import SessionEntry, SessionSummary
+from persistence.storage import SessionEntry, SessionSummary
 from session_core import SessionHeader
 
 

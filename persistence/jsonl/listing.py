@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from persistence.errors import PersistenceError
 from persistence.jsonl.index_row import IndexRow, row_of
 from persistence.jsonl.layout import LOG_NAME, is_bucket, paths_in_bucket
-from persistence.jsonl.mark import revision
+from persistence.jsonl.position import revision
 from persistence.jsonl.scan import read_header, read_log
 from persistence.paging import DirectoryFilter, ListKey, take_page
 from persistence.records import gc_paused
-from persistence.seam import EntryPage, SessionEntry, SessionSummary
+from persistence.storage import EntryPage, SessionEntry, SessionSummary
 from persistence.summary import summarize
 from session_core import SessionCoreError
 
@@ -49,7 +49,7 @@ class SessionLister:
         self._warned: set[tuple[str, int, int]] = set()
 
     def page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
-        """See `SessionBackend.list_page`."""
+        """See `StorageBackend.list_page`."""
         is_wanted = DirectoryFilter(cwd)
         # Ten thousand small objects that are all kept: the collector would look at them in vain.
         with self._guard, gc_paused():

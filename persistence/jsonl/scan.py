@@ -13,10 +13,10 @@ from persistence.files import read_all
 from persistence.header_line import decode_header
 from persistence.jsonl.integrity import Checksum, Sidecar, decode_sidecar, extend_crc
 from persistence.jsonl.layout import bucket_name
-from persistence.jsonl.mark import LogMark, revision
+from persistence.jsonl.position import ReadPosition, revision
 from persistence.log_file import BLOCK, LogFileScan
 from persistence.names import encode_id
-from persistence.seam import StoredLog
+from persistence.storage import StoredLog
 
 if TYPE_CHECKING:
     from persistence.files import Files
@@ -62,7 +62,7 @@ def read_log(files: Files, session_id: str | None, paths: SessionPaths) -> Store
         files.close(handle)
     reader = scan.reader
     torn = "its last line lacks a newline" if scan.needs_newline else reader.torn
-    mark = LogMark(
+    mark = ReadPosition(
         paths=paths,
         device=status.device,
         inode=status.inode,

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from persistence.files import Files
     from persistence.jsonl.index import SummaryIndex
     from persistence.jsonl.layout import SessionPaths
-    from persistence.jsonl.mark import LogMark, LogPosition
+    from persistence.jsonl.position import LogPosition, ReadPosition
     from persistence.lock import FileLock
-    from persistence.seam import SessionSummary, StoredLog
+    from persistence.storage import SessionSummary, StoredLog
     from session_core import Record, SessionHeader
 
 
@@ -80,8 +80,8 @@ class JsonlWriter:
     async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:
         """See `Writer.commit_repair`."""
         # A mark comes from this backend's own `load_stored`.
-        mark = cast("LogMark", stored.mark)
-        self._log.adopt(mark)
+        mark = cast("ReadPosition", stored.mark)
+        self._log.continue_at(mark)
         if stored.torn is not None or closers:
             await self._write(partial(self._repair, mark, closers))
 
@@ -129,7 +129,7 @@ class JsonlWriter:
         if summary is not None:
             self._index.add(row_of(self._paths.key, *self._log.freshness, header, summary))
 
-    def _repair(self, mark: LogMark, closers: Sequence[Event]) -> None:
+    def _repair(self, mark: ReadPosition, closers: Sequence[Event]) -> None:
         if mark.end < mark.size:
             self._log.cut(mark.end)
         data = b"\n" if mark.needs_newline else b""

@@ -1,4 +1,4 @@
-"""The SQLite backend: two lanes to one database file, and the writers of its sessions."""
+"""The SQLite backend: two connection workers for one database file, and its writers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from persistence.errors import (
 )
 from persistence.lock import LOCK_WAIT_S, wait_for_lock
 from persistence.paging import decode_cursor
-from persistence.seam import EntryPage, StoredLog
+from persistence.sqlite.connection_worker import ConnectionWorker, WorkerBusyError
 from persistence.sqlite.database import (
     Database,
     DatabaseAbsentError,
@@ -29,16 +29,16 @@ from persistence.sqlite.database import (
 )
 from persistence.sqlite.failures import failed_read
 from persistence.sqlite.foreign import refuse_foreign_file
-from persistence.sqlite.lane import Lane, LaneBusyError
 from persistence.sqlite.locks import SessionLock, is_storable_text
 from persistence.sqlite.reading import has_session, read_page, read_snapshot
 from persistence.sqlite.stored_log import decode_log
 from persistence.sqlite.writer import SqliteWriter
+from persistence.storage import EntryPage, StoredLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from persistence.seam import Location, Writer
+    from persistence.storage import Location, Writer
     from session_core import SessionHeader
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ def _new_token() -> str:
 
 
 class SqliteBackend:
-    """One database file of sessions. See `SessionBackend`.
+    """One database file of sessions. See `StorageBackend`.
 
     Args:
         path: the file; created with the first session. A relative one is fixed here.
@@ -87,31 +87,31 @@ class SqliteBackend:
         self._new_token = new_token
         self._writers: set[SqliteWriter] = set()
         self._decoders = anyio.CapacityLimiter(_MAX_DECODERS)
-        self._reading = Lane(
+        self._reading = ConnectionWorker(
             self._path, lambda give_up_at, _: open_for_reading(self._path, give_up_at), _READ_WAIT_S
         )
-        self._writing = Lane(
+        self._writing = ConnectionWorker(
             self._path, partial(open_for_writing, self._path, new_token), write_wait_s
         )
         refuse_foreign_file(self._path)
 
     def locate(self, header: SessionHeader) -> Location | None:
-        """See `SessionBackend.locate`: no session has a place of its own."""
+        """See `StorageBackend.locate`: no session has a place of its own."""
         return None
 
     async def load_stored(self, session_id: str) -> StoredLog | None:
-        """See `SessionBackend.load_stored`."""
+        """See `StorageBackend.load_stored`."""
         if not is_storable_text(session_id):
             return None
         read = lambda database: read_snapshot(database, session_id)  # noqa: E731
         snapshot = await self._read(read, session_id, None)
         if snapshot is None:
             return None
-        # Outside of the lane: a list must not wait until a long log is decoded.
+        # Not in the worker: a list must not wait until a long log is decoded.
         return await anyio.to_thread.run_sync(partial(decode_log, snapshot), limiter=self._decoders)
 
     async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
-        """See `SessionBackend.list_page`."""
+        """See `StorageBackend.list_page`."""
         if cursor is not None:
             decode_cursor(cursor)
         read = lambda database: read_page(database, cwd, cursor, limit)  # noqa: E731
@@ -120,7 +120,7 @@ class SqliteBackend:
     async def acquire_writer(
         self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
     ) -> Writer:
-        """See `SessionBackend.acquire_writer`."""
+        """See `StorageBackend.acquire_writer`."""
         if header is None and not await self._has(session_id):
             raise SessionNotFoundError(session_id)
         lock = SessionLock(self._path, session_id)
@@ -149,7 +149,7 @@ class SqliteBackend:
         return writer
 
     async def close(self) -> None:
-        """See `SessionBackend.close`."""
+        """See `StorageBackend.close`."""
         for writer in list(self._writers):
             await writer.release()
         await self._reading.close()
@@ -177,7 +177,7 @@ class SqliteBackend:
             return await self._reading.run(lambda database, _: read(database))
         except DatabaseAbsentError:
             return absent
-        except LaneBusyError as error:
+        except WorkerBusyError as error:
             raise StoreReadError(session_id, self._path, "other reads take too long") from error
         except sqlite3.Error as error:
             raise failed_read(session_id, self._path, error) from error

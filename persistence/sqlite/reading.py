@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from persistence.errors import CorruptLogError, PersistenceError
 from persistence.paging import DirectoryFilter, ListKey, decode_cursor, encode_cursor
-from persistence.seam import EntryPage, SessionEntry
 from persistence.sqlite import sql
 from persistence.sqlite.rows import (
     EventRow,
@@ -19,6 +18,7 @@ from persistence.sqlite.rows import (
     decode_summary,
 )
 from persistence.sqlite.stored_log import Snapshot
+from persistence.storage import EntryPage, SessionEntry
 
 if TYPE_CHECKING:
     import sqlite3
@@ -53,7 +53,7 @@ def read_snapshot(database: Database, session_id: str) -> Snapshot | None:
 
 
 def read_page(database: Database, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
-    """Read one page, see `SessionBackend.list_page`.
+    """Read one page, see `StorageBackend.list_page`.
 
     Raises:
         InvalidCursorError: no page gave this cursor.

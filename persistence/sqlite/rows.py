@@ -26,7 +26,7 @@ from persistence.records import (
     expand,
     parse_json,
 )
-from persistence.seam import SessionSummary
+from persistence.storage import SessionSummary
 from session_core import pack_records
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from persistence.errors import CorruptLogError
 from persistence.log_reader import LogReader
 from persistence.records import BadRecordError, gc_paused
-from persistence.seam import StoredLog
 from persistence.sqlite.rows import (
     EventRow,
     LogState,
@@ -18,6 +17,7 @@ from persistence.sqlite.rows import (
     header_crc,
     line_of,
 )
+from persistence.storage import StoredLog
 
 if TYPE_CHECKING:
     from persistence.sqlite.database import Database

@@ -22,9 +22,9 @@ from persistence.errors import (
 )
 from persistence.sqlite import sql
 from persistence.sqlite.connection import wait_at_most
+from persistence.sqlite.connection_worker import WorkerBusyError, transaction
 from persistence.sqlite.database import DatabaseAbsentError
 from persistence.sqlite.failures import failed_write
-from persistence.sqlite.lane import LaneBusyError, transaction
 from persistence.sqlite.rows import (
     EncodedBatch,
     LogState,
@@ -38,10 +38,10 @@ from persistence.summary import SummaryFold
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from persistence.seam import SessionSummary, StoredLog
+    from persistence.sqlite.connection_worker import ConnectionWorker
     from persistence.sqlite.database import Database
-    from persistence.sqlite.lane import Lane
     from persistence.sqlite.locks import SessionLock
+    from persistence.storage import SessionSummary, StoredLog
     from session_core import Event, EventLog, Record, SessionHeader
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class SqliteWriter:
 
     def __init__(
         self,
-        lane: Lane,
+        worker: ConnectionWorker,
         session_id: str,
         lock: SessionLock,
         *,
@@ -63,7 +63,7 @@ class SqliteWriter:
         new_token: Callable[[], str],
         on_released: Callable[[SqliteWriter], None],
     ) -> None:
-        self._lane = lane
+        self._worker = worker
         self._session_id = session_id
         self._lock = lock
         self._materialized = materialized
@@ -137,10 +137,10 @@ class SqliteWriter:
 
     async def _run(self, work: Callable[[Database, float], T], *, create: bool = False) -> T:
         try:
-            return await self._lane.run(work, create=create)
+            return await self._worker.run(work, create=create)
         except DatabaseAbsentError as error:
             raise SessionChangedError(self._session_id, "its database is gone") from error
-        except LaneBusyError as error:
+        except WorkerBusyError as error:
             raise StoreWriteError(self._session_id, "locked", "other writes wait too") from error
         except sqlite3.Error as error:
             raise failed_write(self._session_id, error) from error

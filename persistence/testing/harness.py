@@ -15,11 +15,11 @@ from session_core import APPEND, Event, SessionHeader, SessionId, SurfaceIntent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from persistence.seam import (
+    from persistence.storage import (
         EntryPage,
         Location,
-        SessionBackend,
         SessionSummary,
+        StorageBackend,
         StoredLog,
         Writer,
     )
@@ -38,7 +38,7 @@ class BackendHarness(Protocol):
     `tear`, `damage` and `grow` only for sessions that are stored.
     """
 
-    def open(self) -> SessionBackend:
+    def open(self) -> StorageBackend:
         """Open the storage anew, as another process would; waits for locks are short."""
         ...
 
@@ -188,32 +188,32 @@ class FailingBackend:
         attempted: set by the first of them.
     """
 
-    def __init__(self, inner: SessionBackend) -> None:
+    def __init__(self, inner: StorageBackend) -> None:
         self._inner = inner
         self.failing = False
         self.appends = 0
         self.attempted = anyio.Event()
 
     def locate(self, header: SessionHeader) -> Location | None:
-        """See `SessionBackend.locate`."""
+        """See `StorageBackend.locate`."""
         return self._inner.locate(header)
 
     async def load_stored(self, session_id: str) -> StoredLog | None:
-        """See `SessionBackend.load_stored`."""
+        """See `StorageBackend.load_stored`."""
         return await self._inner.load_stored(session_id)
 
     async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
-        """See `SessionBackend.list_page`."""
+        """See `StorageBackend.list_page`."""
         return await self._inner.list_page(cwd, cursor, limit)
 
     async def acquire_writer(
         self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
     ) -> Writer:
-        """See `SessionBackend.acquire_writer`."""
+        """See `StorageBackend.acquire_writer`."""
         return _FailingWriter(self, await self._inner.acquire_writer(session_id, header, wait=wait))
 
     async def close(self) -> None:
-        """See `SessionBackend.close`."""
+        """See `StorageBackend.close`."""
         await self._inner.close()
 
 

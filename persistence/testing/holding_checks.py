@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from persistence.coordinator import SessionPersistence
 from persistence.errors import (
     CorruptLogError,
     SessionChangedError,
@@ -20,6 +19,7 @@ from persistence.errors import (
     SessionOvertakenError,
     StoreWriteError,
 )
+from persistence.repository import SessionRepository
 from persistence.testing.harness import (
     CWD,
     FailingBackend,
@@ -37,7 +37,7 @@ from session_core import Event, SessionStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from persistence.seam import SessionBackend
+    from persistence.storage import StorageBackend
     from persistence.testing.harness import BackendHarness, Check
     from session_core import Session
 
@@ -47,11 +47,11 @@ _NO_WINDOW_MS = 3_600_000
 class _Process:
     """A store and its persistence as a process of its own; it is idle when it is told so."""
 
-    def __init__(self, backend: SessionBackend) -> None:
+    def __init__(self, backend: StorageBackend) -> None:
         self.store = SessionStore()
         self.busy = False
         self._idle = anyio.Event()
-        self.persistence = SessionPersistence(
+        self.persistence = SessionRepository(
             backend, self.store, window_ms=_NO_WINDOW_MS, sleep_until=self._until_idle
         )
 
@@ -90,20 +90,20 @@ class _Process:
 
 
 @asynccontextmanager
-async def _process(backend: SessionBackend) -> AsyncIterator[_Process]:
+async def _process(backend: StorageBackend) -> AsyncIterator[_Process]:
     process = _Process(backend)
     async with process.persistence:
         yield process
 
 
 async def _store(harness: BackendHarness, events: list[Event]) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", events)
 
 
 async def _stored_events(harness: BackendHarness) -> list[Event]:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         return list((await persistence.inspect("s")).log)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from persistence.coordinator import SessionPersistence
 from persistence.errors import InvalidCursorError
-from persistence.seam import SessionSummary
+from persistence.repository import SessionRepository
+from persistence.storage import SessionSummary
 from persistence.testing.harness import (
     begin_turn,
     expect,
@@ -19,16 +19,16 @@ from persistence.testing.harness import (
 from session_core import SessionStore
 
 if TYPE_CHECKING:
-    from persistence.seam import SessionEntry
+    from persistence.storage import SessionEntry
     from persistence.testing.harness import BackendHarness, Check
 
 
-def _open(harness: BackendHarness) -> SessionPersistence:
-    return SessionPersistence(harness.open(), SessionStore())
+def _open(harness: BackendHarness) -> SessionRepository:
+    return SessionRepository(harness.open(), SessionStore())
 
 
 async def _store(
-    persistence: SessionPersistence, session_id: str, time: int, cwd: str = "/work/project"
+    persistence: SessionRepository, session_id: str, time: int, cwd: str = "/work/project"
 ) -> None:
     await persistence.create(header(session_id, cwd))
     await persistence.append(session_id, turn_events(1, 0, time=time, text=session_id))
@@ -83,7 +83,7 @@ async def a_foreign_cursor_is_refused(harness: BackendHarness) -> None:
 async def a_row_says_what_a_picker_shows(harness: BackendHarness) -> None:
     """Title, first prompt, times and counts, of the session as it is stored."""
     store = SessionStore(clock=iter(range(1000, 9000)).__next__)
-    async with SessionPersistence(harness.open(), store) as persistence:
+    async with SessionRepository(harness.open(), store) as persistence:
         session = store.create("s", cwd="/work/project")
         write_turn(session, "first  words\nof it")
         session.append("turn/start", {"turn": 2, "trigger": {"kind": "plugin", "plugin": "t"}})

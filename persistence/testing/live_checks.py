@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from persistence.coordinator import SessionPersistence
 from persistence.errors import (
     SessionChangedError,
     SessionNotFoundError,
     StoreShutdownError,
     StoreWriteError,
 )
+from persistence.repository import SessionRepository
 from persistence.testing.harness import (
     CWD,
     FailingBackend,
@@ -36,7 +36,7 @@ _NO_WINDOW_MS = 3_600_000
 
 
 async def _stored_events(harness: BackendHarness) -> list[Event]:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         return list((await persistence.inspect("s")).log)
 
 
@@ -48,7 +48,7 @@ def _set(event: anyio.Event, _seq: int) -> None:
 async def a_flush_makes_everything_durable(harness: BackendHarness) -> None:
     """What was appended before the call is stored; a flush of nothing writes nothing."""
     backend, store = FailingBackend(harness.open()), SessionStore()
-    async with SessionPersistence(backend, store, window_ms=_NO_WINDOW_MS) as persistence:
+    async with SessionRepository(backend, store, window_ms=_NO_WINDOW_MS) as persistence:
         session = store.create("s", cwd=CWD)
         expect(persistence.durable_seq(session), 0)
         await persistence.flush(session)
@@ -72,7 +72,7 @@ async def a_flush_makes_everything_durable(harness: BackendHarness) -> None:
 async def a_failed_flush_keeps_everything_for_the_next(harness: BackendHarness) -> None:
     """The next flush writes the kept events once, without gap or repetition."""
     backend, store = FailingBackend(harness.open()), SessionStore()
-    async with SessionPersistence(backend, store, window_ms=_NO_WINDOW_MS) as persistence:
+    async with SessionRepository(backend, store, window_ms=_NO_WINDOW_MS) as persistence:
         session = store.create("s", cwd=CWD)
         for failing in (True, False, True, False):
             write_turn(session)
@@ -92,7 +92,7 @@ async def flushes_at_once_and_events_meanwhile_lose_and_repeat_nothing(
 ) -> None:
     """Concurrent flushes of a growing log store it once."""
     store = SessionStore()
-    async with SessionPersistence(harness.open(), store, window_ms=1) as persistence:
+    async with SessionRepository(harness.open(), store, window_ms=1) as persistence:
         session = store.create("s", cwd=CWD)
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
@@ -111,7 +111,7 @@ async def a_cancelled_flush_leaves_log_and_memory_agreed(harness: BackendHarness
     Rule: changed-log-is-never-overwritten.
     """
     backend, store = FailingBackend(harness.open()), SessionStore()
-    async with SessionPersistence(backend, store, window_ms=_NO_WINDOW_MS) as persistence:
+    async with SessionRepository(backend, store, window_ms=_NO_WINDOW_MS) as persistence:
         session = store.create("s", cwd=CWD)
         for _ in range(10):
             # Nothing in this turn starts the write-behind: it is the flush that writes.
@@ -131,7 +131,7 @@ async def what_no_checkpoint_asks_for_is_stored_behind(harness: BackendHarness) 
     """The window stores text, an event of the kind that must not wait starts it at once."""
     for window_ms, kind in ((1, "text"), (_NO_WINDOW_MS, "todo"), (_NO_WINDOW_MS, "kick")):
         store = SessionStore()
-        async with SessionPersistence(harness.open(), store, window_ms=window_ms) as persistence:
+        async with SessionRepository(harness.open(), store, window_ms=window_ms) as persistence:
             session = store.create(f"s-{kind}", cwd=CWD)
             durable = anyio.Event()
             persistence.on_durable(session, partial(_set, durable))
@@ -139,7 +139,7 @@ async def what_no_checkpoint_asks_for_is_stored_behind(harness: BackendHarness) 
             if kind == "todo":
                 session.append("todo/write", {"todos": []})
             elif kind == "kick":
-                persistence.kick(session)
+                persistence.flush_soon(session)
             with anyio.fail_after(5):
                 await durable.wait()
             expect(persistence.durable_seq(session), session.seq)
@@ -148,7 +148,7 @@ async def what_no_checkpoint_asks_for_is_stored_behind(harness: BackendHarness) 
 async def a_failing_write_behind_waits_for_the_next_event(harness: BackendHarness) -> None:
     """It does not try again by itself, and the next event brings everything along."""
     backend, store = FailingBackend(harness.open()), SessionStore()
-    async with SessionPersistence(backend, store, window_ms=1) as persistence:
+    async with SessionRepository(backend, store, window_ms=1) as persistence:
         session = store.create("s", cwd=CWD)
         durable = anyio.Event()
         persistence.on_durable(session, lambda _seq: durable.set())
@@ -169,7 +169,7 @@ async def a_failing_write_behind_waits_for_the_next_event(harness: BackendHarnes
 async def a_detached_session_is_stored_and_let_go(harness: BackendHarness) -> None:
     """Detaching drains in the background; another process may then open it."""
     store = SessionStore()
-    async with SessionPersistence(harness.open(), store, window_ms=_NO_WINDOW_MS) as persistence:
+    async with SessionRepository(harness.open(), store, window_ms=_NO_WINDOW_MS) as persistence:
         session = store.create("s", cwd=CWD)
         write_turn(session)
         durable = anyio.Event()
@@ -177,7 +177,7 @@ async def a_detached_session_is_stored_and_let_go(harness: BackendHarness) -> No
         store.detach(session)
         with anyio.fail_after(5):
             await durable.wait()
-        async with SessionPersistence(harness.open(), SessionStore()) as other:
+        async with SessionRepository(harness.open(), SessionStore()) as other:
             expect(len((await other.load("s")).log), session.seq)
         with refusing(SessionNotFoundError):
             await persistence.flush(session)
@@ -186,7 +186,7 @@ async def a_detached_session_is_stored_and_let_go(harness: BackendHarness) -> No
 async def a_released_session_is_stored_and_let_go(harness: BackendHarness) -> None:
     """Release returns when all is stored and the lock is free; what comes later is not stored."""
     store = SessionStore()
-    async with SessionPersistence(harness.open(), store, window_ms=1) as persistence:
+    async with SessionRepository(harness.open(), store, window_ms=1) as persistence:
         session = store.create("s", cwd=CWD)
         write_turn(session)
         stored = session.seq
@@ -194,7 +194,7 @@ async def a_released_session_is_stored_and_let_go(harness: BackendHarness) -> No
         await persistence.release(session)
         # The write-behind of the answer is over by then, and has not taken the lock again.
         await anyio.sleep(0.02)
-        async with SessionPersistence(harness.open(), SessionStore()) as other:
+        async with SessionRepository(harness.open(), SessionStore()) as other:
             expect(len((await other.load("s")).log), stored)
             begin_turn(session)
             store.detach(session)
@@ -206,7 +206,7 @@ async def a_released_session_is_stored_and_let_go(harness: BackendHarness) -> No
 async def the_end_stores_what_is_pending(harness: BackendHarness) -> None:
     """Leaving drains; what failed before, a detached session's rest included, is tried again."""
     backend, store = FailingBackend(harness.open()), SessionStore()
-    async with SessionPersistence(backend, store, window_ms=_NO_WINDOW_MS):
+    async with SessionRepository(backend, store, window_ms=_NO_WINDOW_MS):
         session, detached = store.create("s", cwd=CWD), store.create("d", cwd=CWD)
         write_turn(session)
         write_turn(detached)
@@ -216,7 +216,7 @@ async def the_end_stores_what_is_pending(harness: BackendHarness) -> None:
             await backend.attempted.wait()
         backend.failing = False
     expect(await _stored_events(harness), list(session.events))
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         expect(len((await persistence.inspect("d")).log), detached.seq)
 
 
@@ -225,7 +225,7 @@ async def the_end_names_everything_it_lost(harness: BackendHarness) -> None:
     """Every session is tried; all failures come together."""
     backend, store = FailingBackend(harness.open()), SessionStore()
     with refusing(StoreShutdownError) as raised:
-        async with SessionPersistence(backend, store, window_ms=_NO_WINDOW_MS):
+        async with SessionRepository(backend, store, window_ms=_NO_WINDOW_MS):
             for session_id in ("a", "b"):
                 write_turn(store.create(session_id, cwd=CWD))
             backend.failing = True
@@ -236,7 +236,7 @@ async def the_end_names_everything_it_lost(harness: BackendHarness) -> None:
 async def a_session_overtaken_by_another_writer_is_given_up(harness: BackendHarness) -> None:
     """Its pending events are dropped, and it can be loaded afresh (lost-session-is-closed)."""
     store = SessionStore()
-    async with SessionPersistence(harness.open(), store, window_ms=_NO_WINDOW_MS) as persistence:
+    async with SessionRepository(harness.open(), store, window_ms=_NO_WINDOW_MS) as persistence:
         session = store.create("s", cwd=CWD)
         write_turn(session)
         await persistence.flush(session)

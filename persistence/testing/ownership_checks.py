@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from persistence.coordinator import SessionPersistence
 from persistence.errors import (
     SessionChangedError,
     SessionCollisionError,
     SessionLiveError,
     SessionLockedError,
 )
+from persistence.repository import SessionRepository
 from persistence.storing import read_stored
 from persistence.testing.harness import (
     CWD,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _NO_WINDOW_MS = 3_600_000
 
 
-def _open(harness: BackendHarness, store: SessionStore | None = None) -> SessionPersistence:
-    return SessionPersistence(harness.open(), store or SessionStore(), window_ms=_NO_WINDOW_MS)
+def _open(harness: BackendHarness, store: SessionStore | None = None) -> SessionRepository:
+    return SessionRepository(harness.open(), store or SessionStore(), window_ms=_NO_WINDOW_MS)
 
 
 async def _stored(harness: BackendHarness, events: list[Event]) -> None:

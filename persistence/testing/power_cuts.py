@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from persistence.errors import PersistenceError, SessionNotFoundError
 from persistence.records import gc_paused
+from persistence.slots import SessionSlot
 from persistence.storing import load_and_repair, store_batch
 from persistence.summary import SummaryFold
 from persistence.testing.disk_states import DiskStates, cached_image, synced_image
 from persistence.testing.harness import header, turn_events
 from persistence.testing.simulated_disk import DiskImage, SimulatedDisk
-from persistence.tracking import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
     from persistence.files import Files
     from persistence.opened import LoadedSession
-    from persistence.seam import SessionBackend
+    from persistence.storage import StorageBackend
     from session_core import Event
 
 T = TypeVar("T")
-OpenBackend: TypeAlias = "Callable[[Files], SessionBackend]"
+OpenBackend: TypeAlias = "Callable[[Files], StorageBackend]"
 Workload: TypeAlias = "Callable[[SimulatedSession], Awaitable[None]]"
 
 SESSION_ID = "s"
@@ -136,11 +136,11 @@ class SimulatedSession:
         history: what was asked and acknowledged so far.
     """
 
-    def __init__(self, disk: SimulatedDisk, backend: SessionBackend, history: History) -> None:
+    def __init__(self, disk: SimulatedDisk, backend: StorageBackend, history: History) -> None:
         self.disk = disk
         self.history = history
         self.backend = backend
-        self._slot = Slot(SESSION_ID)
+        self._slot = SessionSlot(SESSION_ID)
 
     async def load(self) -> LoadedSession:
         """Load the session, repairing it."""
@@ -168,7 +168,7 @@ class SimulatedSession:
         try:
             await self._slot.writer.delete()
         finally:
-            await self._slot.let_go()
+            await self._slot.release()
         self.history.forget()
 
     async def list(self) -> None:
@@ -366,7 +366,7 @@ def _next_turn(log: Sequence[Event]) -> list[Event]:
     return [start, end._replace(seq=start.seq + 1)]
 
 
-async def _check_list(backend: SessionBackend, log: Sequence[Event]) -> None:
+async def _check_list(backend: StorageBackend, log: Sequence[Event]) -> None:
     fold = SummaryFold(HEADER)
     fold.advance(log)
     entries = (await backend.list_page(None, None, 10)).entries

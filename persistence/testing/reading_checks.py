@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from persistence.coordinator import SessionPersistence
 from persistence.errors import CorruptLogError, RefusedLogError
 from persistence.records import encode_records
+from persistence.repository import SessionRepository
 from persistence.testing.harness import expect, header, mark, refusing, turn_events
 from persistence.transfer import verify
 from session_core import Event, FrozenDict, SessionStore
@@ -44,12 +44,12 @@ REFUSED_EVENTS = {
 
 
 async def _open_and_store(harness: BackendHarness) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", _STORED)
 
 
-def _append_to(persistence: SessionPersistence) -> Callable[[str], Awaitable[object]]:
+def _append_to(persistence: SessionRepository) -> Callable[[str], Awaitable[object]]:
     return lambda session_id: persistence.append(session_id, _SECOND)
 
 
@@ -60,7 +60,7 @@ async def _expect_refused(
     await _open_and_store(harness)
     harness.plant("s", *records)
     before = harness.contents("s")
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         for read in (persistence.load, persistence.inspect, _append_to(persistence)):
             with refusing(error_type) as raised:
                 await read("s")
@@ -82,7 +82,7 @@ async def _expect_repaired(
     await _open_and_store(harness)
     harness.plant("s", *records)
     before = harness.contents("s")
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         expect(list((await persistence.inspect("s")).log), [*_STORED, *kept])
         expect(harness.contents("s"), before)
         loaded = await persistence.load("s")
@@ -92,7 +92,7 @@ async def _expect_repaired(
         if torn:
             expect(loaded.repaired is not None and loaded.repaired.torn is not None, True)
         await persistence.append("s", turn_events(3, len(loaded.log)))
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         again = await persistence.load("s")
         expect(list(again.log), [*loaded.log, *turn_events(3, len(loaded.log))])
         expect(again.repaired, None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from persistence.coordinator import SessionPersistence
 from persistence.errors import (
     CorruptLogError,
     SequenceError,
@@ -12,6 +11,7 @@ from persistence.errors import (
     SessionCollisionError,
     SessionNotFoundError,
 )
+from persistence.repository import SessionRepository
 from persistence.testing.harness import expect, header, mark, refusing, turn_events
 from session_core import SessionCoreError, SessionStore
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from persistence.testing.harness import BackendHarness, Check
 
 
-def _open(harness: BackendHarness) -> SessionPersistence:
-    return SessionPersistence(harness.open(), SessionStore())
+def _open(harness: BackendHarness) -> SessionRepository:
+    return SessionRepository(harness.open(), SessionStore())
 
 
 async def _stored_session(harness: BackendHarness, session_id: str = "s", turns: int = 1) -> None:

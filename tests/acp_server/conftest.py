@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import persistence.memory
-from persistence import SessionBackend, open_store
+from persistence import StorageBackend, open_backend
 
 STORE = os.environ.get("ACP_TEST_STORE", "memory")
 _PLACES = {"jsonl": "jsonl:{}", "sqlite": "sqlite:{}.db"}
@@ -27,6 +27,6 @@ def store_of_the_run(
         monkeypatch.setattr(persistence.memory, "MemoryBackend", opened)
 
 
-def _on_disk(folder: Path, spec: str) -> Callable[[], SessionBackend]:
+def _on_disk(folder: Path, spec: str) -> Callable[[], StorageBackend]:
     count = itertools.count(1)
-    return lambda: open_store(spec.format(folder / str(next(count))))
+    return lambda: open_backend(spec.format(folder / str(next(count))))

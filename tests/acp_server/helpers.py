@@ -7,7 +7,7 @@ import pytest
 
 from acp_server import Agent, Turn
 from acp_server.testing import AcpClient, AcpError
-from persistence import SessionBackend, SessionPersistence
+from persistence import SessionRepository, StorageBackend
 from session_core import Event, SessionStore
 
 
@@ -34,7 +34,7 @@ async def refused_code(
     return (await refused(client, method, params)).code
 
 
-async def stored_events(backend: SessionBackend, session_id: str) -> list[Event]:
+async def stored_events(backend: StorageBackend, session_id: str) -> list[Event]:
     """Return the stored events of a session, read as another process would."""
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         return list((await persistence.inspect(session_id)).log.view())

@@ -15,7 +15,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, AcpError, running_server
 from acp_server.turns.turn_log import TurnLog
-from persistence import PersistenceError, import_log, open_store, verify
+from persistence import PersistenceError, import_log, open_backend, verify
 
 LAST = 2**53 - 1
 USER = {"kind": "user"}
@@ -97,7 +97,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def stored(store: str, log: Log, folder: Path, name: str = "mutant") -> str | None:
     """Import a log; None if it is refused."""
-    backend = open_store(store)
+    backend = open_backend(store)
     try:
         done = await import_log(write_log(folder / f"{name}.jsonl", log, folder), backend)
     except PersistenceError:
@@ -108,7 +108,7 @@ async def stored(store: str, log: Log, folder: Path, name: str = "mutant") -> st
 
 
 async def is_sound(store: str, session_id: str) -> bool:
-    backend = open_store(store)
+    backend = open_backend(store)
     try:
         found = await verify(backend, session_id)
     finally:

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from acp_server.testing import AcpClient, AcpError
-from persistence import SessionPersistence, open_store, verify
+from persistence import SessionRepository, open_backend, verify
 from session_core import Event, SessionStore
 
 STEPS = int(os.environ.get("ACP_INTERLEAVINGS", "16"))
@@ -38,7 +38,7 @@ class Shared:
         return AcpClient.spawn([*argv, "--store", self.spec], timeout=60)
 
     async def see_that_it_is_sound(self) -> None:
-        backend = open_store(self.spec)
+        backend = open_backend(self.spec)
         try:
             assert (await verify(backend, self.session_id)).problems == ()
         finally:
@@ -136,7 +136,7 @@ async def test_whatever_four_servers_do_no_acknowledged_turn_is_lost(
         for number in range(SERVERS):
             tasks.start_soon(Editor(shared, f"e{number}").run)
     await shared.see_that_it_is_sound()
-    async with SessionPersistence(open_store(shared.spec), SessionStore()) as persistence:
+    async with SessionRepository(open_backend(shared.spec), SessionStore()) as persistence:
         loaded = await persistence.load(shared.session_id)
     events = list(loaded.log)
     prompts = [text for text in prompts_of(events) if text != "wait"]

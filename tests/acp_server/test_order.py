@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, running_server
-from persistence import open_store
+from persistence import open_backend
 from tests.acp_server.helpers import ECHO, refused
 
 AGENTS = Path(__file__).parents[2] / "fixtures" / "agents" / "edge.py"
@@ -140,7 +140,7 @@ async def test_nothing_names_a_session_before_the_response_that_introduces_it(
 async def test_a_resumed_session_shows_no_history_and_nothing_before_its_response(
     tmp_path: Path,
 ) -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(ECHO, store=backend) as client:
         session_id = await client.new_session(tmp_path)
         await client.prompt(session_id, "long ago")
@@ -215,7 +215,7 @@ async def test_no_frame_is_lost_to_a_reader_with_a_pipe_that_is_full(tmp_path: P
 @pytest.mark.rule("sessions-stay-apart", "waiting-session-blocks-no-other")
 @pytest.mark.case("B27")
 async def test_a_session_that_waits_for_its_client_blocks_no_other(tmp_path: Path) -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
 
     async def drive(turn: Turn) -> None:
         if turn.prompt == "ask":

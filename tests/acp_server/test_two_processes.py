@@ -14,7 +14,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, AcpError, running_server
-from persistence import SessionPersistence, open_store, verify
+from persistence import SessionRepository, open_backend, verify
 from session_core import Event, SessionStore
 
 AGENTS = Path(__file__).parents[2] / "fixtures" / "agents" / "worker.py"
@@ -57,9 +57,9 @@ def near_server(spec: str) -> Server:
 
 async def stored(spec: str, session_id: str) -> list[Event]:
     """Return what is stored, having seen that it is sound."""
-    backend = open_store(spec)
+    backend = open_backend(spec)
     assert (await verify(backend, session_id)).problems == ()
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         return list((await persistence.inspect(session_id)).log)
 
 

@@ -12,7 +12,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.testing import FILE_CAPABILITIES, AcpClient, running_server
-from persistence import open_store
+from persistence import open_backend
 from tests.acp_server.helpers import refused_code
 
 FREE_OF_NULL_RULE = ("rawInput", "rawOutput", "_meta", "oldText")
@@ -63,7 +63,7 @@ WAITS = Agent("waits", waits)
 
 @pytest.mark.rule("updates-are-what-was-stored", "call-ends-exactly-once")
 async def test_a_replay_folds_to_the_live_transcript_with_every_call_ended(tmp_path: Path) -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(EVERYTHING, store=backend, permissions=["allow_once"]) as client:
         session_id = await client.new_session(tmp_path)
         await client.prompt(session_id, "go")
@@ -207,7 +207,7 @@ async def test_a_cancelled_load_is_answered_so_and_the_session_loads_again(
     async def never(*_args: object, **_options: object) -> Any:
         await anyio.sleep_forever()
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(WAITS, store=backend) as client:
         session_id = await client.new_session(tmp_path)
         await client.prompt(session_id, "hello")

@@ -14,11 +14,11 @@ import anyio
 
 from persistence import (
     PersistenceError,
-    SessionBackend,
-    SessionPersistence,
+    SessionRepository,
+    StorageBackend,
     copy_session,
     import_log,
-    open_store,
+    open_backend,
     verify,
 )
 from persistence.records import encode_records
@@ -28,13 +28,13 @@ from session_core import SessionStore
 TOKENS = {"{{sessionId}}": "the-session", "{{cwd}}": "/the/folder"}
 
 
-async def loaded(backend: SessionBackend, session_id: str) -> bytes:
+async def loaded(backend: StorageBackend, session_id: str) -> bytes:
     """Return the log as a load leaves it, closers included."""
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         return encode_records((await persistence.load(session_id)).log.records(), pack=False)
 
 
-async def stored(backend: SessionBackend, session_id: str) -> bytes:
+async def stored(backend: StorageBackend, session_id: str) -> bytes:
     log = await backend.load_stored(session_id)
     assert log is not None
     return encode_records(log.log.records(), pack=False)
@@ -48,10 +48,10 @@ async def tried(log: Path, folder: Path) -> str:
         AssertionError: it came back changed.
     """
     first, sqlite, last = (
-        open_store(spec)
+        open_backend(spec)
         for spec in (f"jsonl:{folder}/a", f"sqlite:{folder}/b.db", f"jsonl:{folder}/c")
     )
-    direct = open_store(f"sqlite:{folder}/d.db")
+    direct = open_backend(f"sqlite:{folder}/d.db")
     moved = await import_log(log, first)
     session_id = moved.header.id
     await import_log(log, direct)

@@ -17,8 +17,8 @@ from persistence import (
     SessionCollisionError,
     SessionLockedError,
     SessionNotFoundError,
-    SessionPersistence,
-    open_store,
+    SessionRepository,
+    open_backend,
 )
 from persistence.testing.harness import header, turn_events
 from session_core import EventLog, SessionStore, last_turn_number
@@ -28,12 +28,12 @@ def say(word: str) -> None:
     print(word, flush=True)  # noqa: T201 - its only way to speak
 
 
-async def append(persistence: SessionPersistence, log: EventLog, text: str) -> None:
+async def append(persistence: SessionRepository, log: EventLog, text: str) -> None:
     turn = (last_turn_number(log) or 0) + 1
     await persistence.append("s", turn_events(turn, len(log), text=text))
 
 
-async def race(persistence: SessionPersistence, name: str) -> None:
+async def race(persistence: SessionRepository, name: str) -> None:
     """Add one turn."""
     try:
         loaded = await persistence.load("s")
@@ -45,7 +45,7 @@ async def race(persistence: SessionPersistence, name: str) -> None:
 
 
 async def main(spec: str, name: str, rounds: int) -> None:
-    async with SessionPersistence(open_store(spec), SessionStore()) as persistence:
+    async with SessionRepository(open_backend(spec), SessionStore()) as persistence:
         if not rounds:
             await obey(persistence, name)
         for number in range(rounds):
@@ -60,7 +60,7 @@ async def main(spec: str, name: str, rounds: int) -> None:
             say(f"{name}-{number}")
 
 
-async def obey(persistence: SessionPersistence, name: str) -> None:
+async def obey(persistence: SessionRepository, name: str) -> None:
     try:
         await persistence.load("s")
     except PersistenceError as error:

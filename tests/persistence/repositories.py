@@ -1,14 +1,14 @@
 """Repositories of sessions over the storage of a harness, and sessions in them."""
 
-from persistence import SessionPersistence
+from persistence import SessionRepository
 from persistence.testing import BackendHarness
 from persistence.testing.harness import header, turn_events
 from session_core import SessionStore
 
 
-def opened(harness: BackendHarness) -> SessionPersistence:
+def opened(harness: BackendHarness) -> SessionRepository:
     """Open the storage as a process of its own would."""
-    return SessionPersistence(harness.open(), SessionStore())
+    return SessionRepository(harness.open(), SessionStore())
 
 
 async def stored(harness: BackendHarness, session_id: str = "s", turns: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Every backend of the package keeps the contract of the seam."""
+"""Every backend of the package keeps the contract of storage backends."""
 
 from pathlib import Path
 

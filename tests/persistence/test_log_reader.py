@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from persistence import CorruptLogError, RefusedLogError, SessionPersistence, import_log, verify
+from persistence import CorruptLogError, RefusedLogError, SessionRepository, import_log, verify
 from persistence.log_reader import LogReader
 from persistence.memory import MemoryBackend
 from persistence.records import encode_records, turn_boundary
@@ -81,7 +81,7 @@ def parsed(line: bytes) -> Any:
 
 
 async def store_first(harness: BackendHarness) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
 
@@ -89,7 +89,7 @@ async def store_first(harness: BackendHarness) -> None:
 async def outcome_of(harness: BackendHarness) -> Any:
     """Return what a look and a load make of a log: its events, or why it is refused."""
     before = harness.contents("s")
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         try:
             kept = list((await persistence.inspect("s")).log)
         except CorruptLogError as error:
@@ -99,7 +99,7 @@ async def outcome_of(harness: BackendHarness) -> Any:
             return type(error), error.seq
         loaded = await persistence.load("s")
         assert list(loaded.log)[: len(kept)] == kept
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         again = await persistence.load("s")
         assert (list(again.log), again.repaired) == (list(loaded.log), None)
     return kept

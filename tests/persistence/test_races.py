@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from persistence import SessionLockedError, SessionPersistence, open_store
+from persistence import SessionLockedError, SessionRepository, open_backend
 from persistence.testing.harness import header, turn_events
 from session_core import SessionStore
 from tests.persistence.processes import read_line, started
@@ -38,8 +38,8 @@ def ask(process: subprocess.Popen[str]) -> str:
     return read_line(process)
 
 
-def opened(spec: str) -> SessionPersistence:
-    return SessionPersistence(open_store(spec), SessionStore())
+def opened(spec: str) -> SessionRepository:
+    return SessionRepository(open_backend(spec), SessionStore())
 
 
 async def stored(spec: str) -> None:
@@ -207,7 +207,7 @@ async def test_processes_that_start_together_make_one_store(tmp_path: Path) -> N
         "import sys, anyio; from persistence import *;"
         "from persistence.testing.harness import header, turn_events\n"
         "async def main(name):\n"
-        "    backend = open_store(sys.argv[1])\n"
+        "    backend = open_backend(sys.argv[1])\n"
         "    assert (await backend.list_page(None, None, 9)).entries is not None\n"
         "    writer = await backend.acquire_writer(name, header(name))\n"
         "    await writer.append_batch(header(name), turn_events(1, 0))\n"

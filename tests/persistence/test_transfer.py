@@ -10,16 +10,16 @@ from persistence import (
     CorruptLogError,
     PersistenceError,
     RefusedLogError,
-    SessionBackend,
     SessionCollisionError,
     SessionNotFoundError,
-    SessionPersistence,
+    SessionRepository,
+    StorageBackend,
     StoreReadError,
     TransferError,
     UnsupportedVersionError,
     copy_session,
     import_log,
-    open_store,
+    open_backend,
     verify,
 )
 from persistence.memory import MemoryBackend
@@ -37,8 +37,8 @@ SPECS = ("memory:", "jsonl:{}/jsonl", "sqlite:{}/store.db")
 
 
 @pytest.fixture(params=SPECS)
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> SessionBackend:
-    return open_store(request.param.format(tmp_path))
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> StorageBackend:
+    return open_backend(request.param.format(tmp_path))
 
 
 def log_file(folder: Path, *records: Any, header: Any = HEADER, end: str = "\n") -> Path:
@@ -53,13 +53,13 @@ def turn(number: int = 1, start: int = 0) -> list[dict[str, Any]]:
     return [event.to_json() for event in turn_events(number, start)]
 
 
-async def events_in(backend: SessionBackend, session_id: str = "s") -> list[Any]:
+async def events_in(backend: StorageBackend, session_id: str = "s") -> list[Any]:
     stored = await backend.load_stored(session_id)
     assert stored is not None
     return list(stored.log)
 
 
-async def test_a_log_file_is_imported_as_it_is(backend: SessionBackend, tmp_path: Path) -> None:
+async def test_a_log_file_is_imported_as_it_is(backend: StorageBackend, tmp_path: Path) -> None:
     row = {
         "type": "text-chunks",
         "seq0": 5,
@@ -79,13 +79,13 @@ async def test_a_log_file_is_imported_as_it_is(backend: SessionBackend, tmp_path
     stored = await backend.load_stored("s")
     assert stored is not None
     assert stored.header.extra == {"mine": [1]}
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         loaded = await persistence.load("s")
         assert [event.type for event in loaded.log][9:] == ["step/end", "turn/end"]
 
 
 async def test_an_import_can_take_another_id_and_directory(
-    backend: SessionBackend, tmp_path: Path
+    backend: StorageBackend, tmp_path: Path
 ) -> None:
     path = log_file(tmp_path, *turn(), header=HEADER | {"cwd": "{{cwd}}", "id": "{{sessionId}}"})
     with pytest.raises(CorruptLogError):
@@ -105,14 +105,14 @@ async def test_what_an_import_leaves_out_of_an_event_is_said(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("end", ["\n", ""])
 async def test_a_last_line_may_lack_its_newline(
-    backend: SessionBackend, tmp_path: Path, end: str
+    backend: StorageBackend, tmp_path: Path, end: str
 ) -> None:
     moved = await import_log(log_file(tmp_path, *turn(), end=end), backend)
     assert (moved.event_count, moved.torn) == (3, None)
     await backend.close()
 
 
-async def test_a_torn_end_is_left_out_and_reported(backend: SessionBackend, tmp_path: Path) -> None:
+async def test_a_torn_end_is_left_out_and_reported(backend: StorageBackend, tmp_path: Path) -> None:
     path = log_file(tmp_path, *turn(), turn(2, 3)[0], '{"type":"user/mess', end="")
     moved = await import_log(path, backend)
     assert moved.event_count == 4
@@ -138,7 +138,7 @@ async def test_a_log_that_cannot_be_imported_leaves_nothing(
     tmp_path: Path, records: list[Any], error: type[PersistenceError], words: str
 ) -> None:
     for spec in SPECS:
-        backend = open_store(spec.format(tmp_path))
+        backend = open_backend(spec.format(tmp_path))
         with pytest.raises(error, match=words):
             await import_log(log_file(tmp_path, *records), backend)
         assert await backend.load_stored("s") is None
@@ -172,7 +172,7 @@ async def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 
 async def test_a_stored_id_is_not_imported_or_copied_over(
-    backend: SessionBackend, tmp_path: Path
+    backend: StorageBackend, tmp_path: Path
 ) -> None:
     path = log_file(tmp_path, *turn())
     await import_log(path, backend)
@@ -189,13 +189,13 @@ async def test_a_stored_id_is_not_imported_or_copied_over(
 
 async def test_a_session_goes_from_store_to_store_and_back_unchanged(tmp_path: Path) -> None:
     store = SessionStore()
-    first = open_store(f"jsonl:{tmp_path}/a")
-    async with SessionPersistence(first, store) as persistence:
+    first = open_backend(f"jsonl:{tmp_path}/a")
+    async with SessionRepository(first, store) as persistence:
         session = store.create("s", cwd="/work")
         for _ in range(3):
             write_turn(session, deltas=20)
             await persistence.flush(session)
-    stops = [open_store(f"sqlite:{tmp_path}/b.db"), open_store(f"jsonl:{tmp_path}/c")]
+    stops = [open_backend(f"sqlite:{tmp_path}/b.db"), open_backend(f"jsonl:{tmp_path}/c")]
     source = first
     for target in stops:
         moved = await copy_session("s", source, target)
@@ -212,7 +212,7 @@ async def test_a_session_goes_from_store_to_store_and_back_unchanged(tmp_path: P
         await backend.close()
 
 
-async def test_an_unknown_session_is_not_copied_or_verified(backend: SessionBackend) -> None:
+async def test_an_unknown_session_is_not_copied_or_verified(backend: StorageBackend) -> None:
     with pytest.raises(SessionNotFoundError):
         await copy_session("s", backend, MemoryBackend())
     with pytest.raises(SessionNotFoundError):
@@ -237,14 +237,14 @@ async def test_a_copy_that_differs_is_taken_back(tmp_path: Path) -> None:
     assert target.disk.locked == set()
 
 
-async def test_a_sound_session_has_no_problems(backend: SessionBackend, tmp_path: Path) -> None:
+async def test_a_sound_session_has_no_problems(backend: StorageBackend, tmp_path: Path) -> None:
     await import_log(log_file(tmp_path, *turn()), backend)
     found = await verify(backend, "s")
     assert (found.event_count, found.problems, found.notes) == (3, (), ())
     await backend.close()
 
 
-async def test_an_open_turn_is_a_note(backend: SessionBackend, tmp_path: Path) -> None:
+async def test_an_open_turn_is_a_note(backend: StorageBackend, tmp_path: Path) -> None:
     await import_log(log_file(tmp_path, *turn()[:2]), backend)
     found = await verify(backend, "s")
     assert found.problems == ()
@@ -262,8 +262,8 @@ async def test_what_a_load_tolerates_is_named(tmp_path: Path) -> None:
 
 
 async def test_damage_is_named_where_it_is(tmp_path: Path) -> None:
-    backend = open_store(f"jsonl:{tmp_path}/store")
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    backend = open_backend(f"jsonl:{tmp_path}/store")
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", [*turn_events(1, 0), *turn_events(2, 3)])
     (log,) = (tmp_path / "store").glob("*/s/session.jsonl")

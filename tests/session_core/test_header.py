@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from session_core import HeaderError, SessionHeader, SessionId
+from session_core import SessionHeader, SessionHeaderError, SessionId
 
 FULL: dict[str, Any] = {
     "version": 0,
@@ -69,17 +69,17 @@ def test_a_folder_may_be_of_another_platform(cwd: str) -> None:
     ],
 )
 def test_a_wrong_field_is_named(change: dict[str, Any], field: str) -> None:
-    with pytest.raises(HeaderError) as info:
+    with pytest.raises(SessionHeaderError) as info:
         SessionHeader.from_json({**FULL, **change})
     assert info.value.field == field
 
 
 @pytest.mark.parametrize("key", ["version", "id", "createdAt"])
 def test_a_missing_field_is_named(key: str) -> None:
-    with pytest.raises(HeaderError) as info:
+    with pytest.raises(SessionHeaderError) as info:
         SessionHeader.from_json({k: v for k, v in FULL.items() if k != key})
     assert info.value.field == key
     wrong: list[Any] = [None, [], "header"]
     for value in wrong:
-        with pytest.raises(HeaderError):
+        with pytest.raises(SessionHeaderError):
             SessionHeader.from_json(value)

@@ -11,7 +11,6 @@ from session_core import (
     EventLog,
     EventLogBuilder,
     FrozenDict,
-    HeaderError,
     LegacyVocabularyError,
     LoadedFieldError,
     NotJsonError,
@@ -21,6 +20,7 @@ from session_core import (
     SeedError,
     Session,
     SessionHeader,
+    SessionHeaderError,
     SessionId,
     SessionStore,
     StoreListener,
@@ -337,7 +337,7 @@ def test_a_bare_session_works_alone() -> None:
 
 
 def test_the_header_must_name_the_session() -> None:
-    with pytest.raises(HeaderError):
+    with pytest.raises(SessionHeaderError):
         Session("s", header=SessionHeader(SessionId("other"), 1))
 
 

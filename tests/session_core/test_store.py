@@ -8,11 +8,11 @@ import pytest
 from session_core import (
     AnnounceError,
     Event,
-    HeaderError,
     OutOfBandError,
     Session,
     SessionExistsError,
     SessionHeader,
+    SessionHeaderError,
     SessionId,
     SessionNotLiveError,
     SessionStore,
@@ -66,9 +66,9 @@ def test_a_session_is_made_with_the_header_it_is_given(store: SessionStore) -> N
     assert store.list() == [session]
     header = SessionHeader.from_json({"version": 0, "id": "old", "createdAt": 3, "kept": [1]})
     assert store.create(header=header).header is header
-    with pytest.raises(HeaderError):
+    with pytest.raises(SessionHeaderError):
         store.create("s2", cwd="relative")
-    with pytest.raises(HeaderError):
+    with pytest.raises(SessionHeaderError):
         store.create("s2", header=header)
     assert [live.id for live in store.list()] == ["s", "old"]
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from acp_server.agents.agent import Agent
-    from persistence import SessionBackend
+    from persistence import StorageBackend
 
 
 @asynccontextmanager
 async def running_server(
     agent: Agent,
     *,
-    store: str | SessionBackend = "memory:",
+    store: str | StorageBackend = "memory:",
     series: int = 0,
     capabilities: dict[str, Any] | None = None,
     cancel_grace_s: float = 3.0,

@@ -67,7 +67,7 @@ class CountedIds:
         """Return `approval_<series>_<n>`."""
         return self._next(f"approval_{self._series}")
 
-    def log_entry_id(self) -> str:
+    def diagnostic_id(self) -> str:
         """Return `entry_<n>`."""
         return self._next("entry")
 

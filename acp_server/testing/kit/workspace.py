@@ -12,7 +12,7 @@ import anyio
 import orjson
 
 from acp_server.testing.kit.scenario import WORKSPACE, ScenarioFault
-from persistence import PersistenceError, SessionBackend, StoredLog, open_store
+from persistence import PersistenceError, StorageBackend, StoredLog, open_backend
 from session_core import (
     Event,
     EventLog,
@@ -74,15 +74,15 @@ class Workspace:
         else:
             self.cwd.mkdir()
         self.store_spec = "memory:" if store == "memory" else f"{store}:{self.root / 'store'}"
-        self.shared: SessionBackend | None = open_store("memory:") if store == "memory" else None
+        self.shared: StorageBackend | None = open_backend("memory:") if store == "memory" else None
 
     @asynccontextmanager
-    async def backend(self) -> AsyncIterator[SessionBackend]:
+    async def backend(self) -> AsyncIterator[StorageBackend]:
         """Open the store beside the server, which may have it open, too."""
         if self.shared is not None:
             yield self.shared
             return
-        backend = open_store(self.store_spec)
+        backend = open_backend(self.store_spec)
         try:
             yield backend
         finally:
@@ -161,7 +161,7 @@ class Workspace:
         return None if stored is None else stored.log
 
 
-async def _stored(backend: SessionBackend, header: SessionHeader) -> StoredSession:
+async def _stored(backend: StorageBackend, header: SessionHeader) -> StoredSession:
     try:
         stored: StoredLog | None = await backend.load_stored(header.id)
     except PersistenceError as error:

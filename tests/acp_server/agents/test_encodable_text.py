@@ -11,7 +11,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.testing import FILE_CAPABILITIES, running_server
-from persistence import open_store
+from persistence import open_backend
 from tests.acp_server.helpers import stored_events
 
 HALF = "a\ud800b"
@@ -92,7 +92,7 @@ async def test_half_a_character_is_replaced_wherever_an_author_puts_it(
         "elicitation": {"form": {}, "url": {}},
         "session": {"notices": {}},
     }
-    store = open_store("memory:")
+    store = open_backend("memory:")
     async with running_server(
         Agent("a", drive), store=store, capabilities=capabilities, permissions=["allow_once"] * 2
     ) as client:

@@ -8,7 +8,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.testing import running_server
 from acp_server.turns.errors import ToolArgumentsError
-from persistence import open_store
+from persistence import open_backend
 
 NOT_JSON = {"NaN": float("nan"), "large": 2**53, "-0.0": -0.0}
 
@@ -54,7 +54,7 @@ async def test_a_result_block_that_no_log_keeps_becomes_a_text_that_says_so() ->
             call.diff("/w/\udc80", "\ud800", "\ud800")
             call.result(blocks)
 
-    store = open_store("memory:")
+    store = open_backend("memory:")
     async with running_server(Agent("a", drive), store=store) as client:
         session_id = await client.new_session("/w")
         assert (await client.prompt(session_id, "go")).stop_reason == "end_turn"

@@ -17,7 +17,7 @@ from acp_server.app import Server, ServerConfig
 from acp_server.bridge.open_session import OpenSession
 from acp_server.testing import AcpClient, AcpError, running_server
 from acp_server.transport.memory import memory_transport_pair
-from persistence import open_store
+from persistence import open_backend
 from persistence.memory import MemoryBackend
 from tests.acp_server.helpers import refused, stored_events
 
@@ -57,7 +57,7 @@ def answers_in_order(client: AcpClient, methods: tuple[str, ...]) -> list[str]:
 @pytest.mark.case("B85")
 @pytest.mark.parametrize("prompt", ["wait", "ask"])
 async def test_close_answers_the_prompts_first_and_leaves_a_whole_log(prompt: str) -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     stuck = Stuck()
     async with running_server(
         stuck.agent, store=backend, never_answer=["session/request_permission"]
@@ -237,7 +237,7 @@ async def test_a_setting_that_cannot_be_stored_is_an_error_and_the_session_can_b
 
 @pytest.mark.rule("end-of-input-ends-server", "open-prompts-end-cancelled", "teardown-happens-once")
 async def test_the_end_of_input_ends_turns_disposed_and_starts_no_queued_prompt() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     stuck = Stuck()
     async with running_server(stuck.agent, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
@@ -328,7 +328,7 @@ async def test_one_teardown_for_all_who_ask_and_nothing_new_behind_it(
 async def test_a_session_that_does_not_end_in_order_stops_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     real = OpenSession.dispose
     failing: list[str] = []
 

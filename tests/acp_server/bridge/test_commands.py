@@ -10,7 +10,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.commands import Command, CommandCall, CommandError, command_line_from
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, running_server
-from persistence import SessionBackend, SessionPersistence, open_store
+from persistence import SessionRepository, StorageBackend, open_backend
 from session_core import SessionStore, Summary
 
 
@@ -21,8 +21,8 @@ async def echo(turn: Turn) -> None:
 ECHO = Agent("echo", echo)
 
 
-async def log_types(backend: SessionBackend, session_id: str) -> list[str]:
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+async def log_types(backend: StorageBackend, session_id: str) -> list[str]:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         return [event.type for event in (await persistence.inspect(session_id)).log.view()]
 
 
@@ -73,7 +73,7 @@ async def test_commands_are_listed_and_explained() -> None:
 
 @pytest.mark.rule("commands-leave-no-log")
 async def test_a_command_reaches_no_agent_and_no_log() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(ECHO, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         unknown = await client.prompt(session_id, "/nope it is")
@@ -163,7 +163,7 @@ async def test_a_command_waits_for_the_turn_before_it() -> None:
 @pytest.mark.rule("built-in-commands-are-listed")
 @pytest.mark.parametrize("prompted", [True, False])
 async def test_title_names_the_session_for_good(*, prompted: bool) -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(ECHO, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         await client.set_mode(session_id, "read-only")
@@ -183,7 +183,7 @@ async def test_title_names_the_session_for_good(*, prompted: bool) -> None:
 
 @pytest.mark.rule("fork-starts-without-grants", "fork-command-leaves-child-closed")
 async def test_fork_leaves_a_stored_and_closed_copy_that_starts_asking() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(ECHO, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         assert (await client.prompt(session_id, "/fork")).text.startswith("Error: ")

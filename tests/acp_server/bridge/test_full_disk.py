@@ -6,14 +6,14 @@ Rules: failed-checkpoint-ends-turn, delete-ends-then-removes.
 import pytest
 
 from acp_server.testing import AcpError, running_server
-from persistence import open_store
+from persistence import open_backend
 from persistence.testing.harness import FailingBackend
 from tests.acp_server.helpers import ECHO
 
 
 @pytest.mark.rule("failed-checkpoint-ends-turn")
 async def test_a_turn_that_cannot_be_stored_is_an_error_and_later_ones_work_again() -> None:
-    backend = FailingBackend(open_store("memory:"))
+    backend = FailingBackend(open_backend("memory:"))
     async with running_server(ECHO, store=backend) as client:
         session_id = await client.new_session("/w")
         await client.prompt(session_id, "one")
@@ -33,7 +33,7 @@ async def test_a_turn_that_cannot_be_stored_is_an_error_and_later_ones_work_agai
 
 @pytest.mark.rule("delete-ends-then-removes")
 async def test_a_session_can_be_deleted_although_the_disk_is_full() -> None:
-    backend = FailingBackend(open_store("memory:"))
+    backend = FailingBackend(open_backend("memory:"))
     async with running_server(ECHO, store=backend) as client:
         session_id = await client.new_session("/w")
         await client.prompt(session_id, "one")

@@ -8,7 +8,7 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, AcpError, running_server
-from persistence import open_store
+from persistence import open_backend
 from tests.acp_server.helpers import ECHO
 
 
@@ -18,7 +18,7 @@ async def listed(client: AcpClient, cwd: str | Path | None = None) -> list[str]:
 
 @pytest.mark.rule("list-rows-fold-the-log")
 async def test_pages_hold_each_session_once_newest_first() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(ECHO, store=backend) as client:
         sessions = []
         for number in range(120):

@@ -15,7 +15,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpError, running_server
 from acp_server.turns.errors import PermissionDenied
-from persistence import open_store
+from persistence import open_backend
 
 Action = tuple[Any, ...]
 
@@ -181,7 +181,7 @@ async def first_of(*events: anyio.Event) -> None:
 
 
 async def talk_and_load(talk: Any, permissions: list[str], tmp_path: str) -> tuple[Any, Any]:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     script = Scripted(talk)
     async with running_server(
         Agent("scripted", script.drive), store=backend, permissions=Answers(permissions)

@@ -13,9 +13,9 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.bridge.open_session import OpenSession
 from acp_server.testing import AcpClient, AcpError, CountingIds, SteppingClock, running_server
-from persistence import SessionBackend, SessionPersistence, open_store
+from persistence import SessionRepository, StorageBackend, open_backend
 from persistence.memory import MemoryBackend
-from persistence.seam import StoredLog
+from persistence.storage import StoredLog
 from session_core import APPEND, Replace, SessionStore, SurfaceIntent
 from tests.acp_server.helpers import ECHO, refused
 
@@ -39,11 +39,11 @@ def text_block(text: str) -> dict[str, Any]:
 
 
 async def stored_log(
-    backend: SessionBackend, entries: Iterable[Entry], cwd: str | None = "/tmp/w"
+    backend: StorageBackend, entries: Iterable[Entry], cwd: str | None = "/tmp/w"
 ) -> str:
     """Store a log as another program would have left it; return the session's id."""
     store = SessionStore(clock=SteppingClock(), new_id=CountingIds(9), invariants=False)
-    async with SessionPersistence(backend, store) as persistence:
+    async with SessionRepository(backend, store) as persistence:
         session = store.create(cwd=cwd)
         for entry in entries:
             session.append(*entry)
@@ -81,7 +81,7 @@ async def test_directories_are_taken_as_they_are_and_relative_ones_refused() -> 
     async def look(turn: Turn) -> None:
         seen.append(turn.additional_directories)
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(Agent("look", look), store=backend) as client:
         params = {"cwd": "/tmp/none/such", "mcpServers": []}
         bad = {**params, "additionalDirectories": ["/a", "b"]}
@@ -164,7 +164,7 @@ async def test_a_client_without_notices_gets_none() -> None:
 async def test_what_is_sent_of_a_session_follows_the_response_that_introduces_it(
     method: str,
 ) -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     known = await stored_log(backend, turn_of(1))
     async with running_server(ECHO, store=backend) as client:
         result = await client.request(method, {"cwd": "/tmp/w", "sessionId": known})
@@ -214,7 +214,7 @@ async def test_an_unknown_session_is_not_found_and_nothing_comes_of_asking() -> 
 
 @pytest.mark.rule("load-checks-before-opening", "unknown-session-is-not-found")
 async def test_a_load_can_be_tried_again_when_the_session_is_there() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(ECHO, store=backend) as client:
         session_id = str(CountingIds(9)())
         params = {"sessionId": session_id, "cwd": "/tmp/w"}
@@ -227,7 +227,7 @@ async def test_a_load_can_be_tried_again_when_the_session_is_there() -> None:
 @pytest.mark.rule("each-load-replays", "load-replays-before-response")
 @pytest.mark.case("B39")
 async def test_two_loads_in_one_packet_each_replay_one_after_the_other() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     session_id = await stored_log(backend, turn_of(1, prompt="once"))
     async with running_server(ECHO, store=backend) as client:
         params = {"sessionId": session_id, "cwd": "/tmp/w", "mcpServers": []}
@@ -356,7 +356,7 @@ async def test_a_load_that_is_cancelled_leaves_the_session_closed_and_free() -> 
 )
 @pytest.mark.case("B25")
 async def test_another_directory_is_refused_before_an_agent_is_made() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     session_id = await stored_log(backend, turn_of(1), cwd="/a/c")
     async with running_server(ECHO, store=backend) as client:
         for method in ("session/load", "session/resume"):
@@ -374,7 +374,7 @@ async def test_another_directory_is_refused_before_an_agent_is_made() -> None:
 
 @pytest.mark.rule("load-checks-before-opening")
 async def test_a_stored_session_without_a_directory_is_neither_listed_nor_loaded() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     session_id = await stored_log(backend, turn_of(1), cwd=None)
     async with running_server(ECHO, store=backend) as client:
         assert (await client.list_sessions())["sessions"] == []
@@ -385,7 +385,7 @@ async def test_a_stored_session_without_a_directory_is_neither_listed_nor_loaded
 @pytest.mark.rule("new-answers-then-lists-commands", "nothing-stored-before-first-append")
 @pytest.mark.case("B16")
 async def test_a_session_that_was_never_prompted_is_not_kept() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(ECHO, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         assert (await client.list_sessions())["sessions"] == []
@@ -405,7 +405,7 @@ async def test_resume_shows_nothing_and_the_agent_knows_everything() -> None:
         heard.append([block["text"] for m in turn.history for block in m["content"]])
         await turn.text("ok")
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     agent = Agent("listen", listen)
     async with running_server(agent, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
@@ -430,7 +430,7 @@ async def test_resume_shows_nothing_and_the_agent_knows_everything() -> None:
 @pytest.mark.rule("opening-keeps-list-order")
 @pytest.mark.case("B49")
 async def test_opening_a_session_does_not_make_it_a_newer_one() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(ECHO, store=backend) as client:
         first, second = [await client.new_session("/tmp/w") for _ in range(2)]
         await client.prompt(first, "1")
@@ -456,7 +456,7 @@ async def test_a_replay_follows_the_log_and_ends_before_the_response() -> None:
         await turn.todos(["one"])
         await turn.title("Named")
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(Agent("all", all_of_it), store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         await client.prompt(session_id, "go")
@@ -503,7 +503,7 @@ async def test_a_call_without_a_result_is_replayed_as_failed_and_the_next_turn_i
         async with turn.tool("live") as call:
             call.result("fine")
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     ended: list[Entry] = [] if crashed else [("step/end", {"turn": 1, "step": 1})]
     log = turn_of(1, STEP, MESSAGE, CALL, *ended, ends=not crashed)
     session_id = await stored_log(backend, log)
@@ -528,7 +528,7 @@ async def test_what_the_user_did_not_say_is_not_replayed_and_what_was_replaced_i
         "content": [text_block("original")],
         "isError": False,
     }
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     injected: Entry = ("user/message", {"content": [text_block("no")], "source": PLUGIN}, APPEND)
     log = turn_of(
         1,

@@ -15,7 +15,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.commands import Command, CommandCall
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, AcpError, running_server
-from persistence import import_log, open_store, verify
+from persistence import import_log, open_backend, verify
 from session_core import MAX_SAFE_INT, Event, Message, Session, Summary
 
 Log = list[dict[str, Any]]
@@ -173,13 +173,13 @@ def spec(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 async def imported(spec: str, folder: Path, log: Log, session_id: str = SESSION) -> None:
-    backend = open_store(spec)
+    backend = open_backend(spec)
     await import_log(write_log(folder, log, session_id), backend)
     await backend.close()
 
 
 async def faults(spec: str) -> list[str]:
-    backend = open_store(spec)
+    backend = open_backend(spec)
     found = await verify(backend, SESSION)
     await backend.close()
     return [f"{problem.kind} {problem.seq} {problem.detail}" for problem in found.problems]

@@ -17,8 +17,8 @@ from acp_server.rpc.errors import ConnectionClosedError
 from acp_server.testing import AcpClient, running_server
 from acp_server.turns.errors import PermissionDenied
 from acp_server.wire.handshake import ClientCapabilities
-from persistence import open_store
-from persistence.seam import SessionBackend
+from persistence import open_backend
+from persistence.storage import StorageBackend
 from session_core import Session, SessionId
 
 Command = tuple[str, str | None]
@@ -52,7 +52,7 @@ def questions(client: AcpClient) -> list[dict[str, Any]]:
     return [frame for frame in asked if frame["method"] == "session/request_permission"]
 
 
-async def events_of(backend: SessionBackend, session_id: str, *types: str) -> list[dict[str, Any]]:
+async def events_of(backend: StorageBackend, session_id: str, *types: str) -> list[dict[str, Any]]:
     stored = await backend.load_stored(session_id)
     assert stored is not None
     return [dict(event.data) for event in stored.log.view() if event.type in types]
@@ -77,7 +77,7 @@ async def test_an_answer_runs_or_refuses_the_call_and_always_is_remembered(
     option_id: str, went: str, outcome: str, grants: list[str]
 ) -> None:
     commands = Commands(("shell", "echo one"))
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(
         agent_of(commands), store=backend, permissions=choosing(option_id)
     ) as client:
@@ -107,7 +107,7 @@ async def test_always_cannot_be_answered_where_it_was_not_offered() -> None:
 @pytest.mark.rule("cancelled-answer-aborts-turn", "answer-decides-the-call")
 async def test_an_answer_cancelled_aborts_the_turn_and_stores_no_grant() -> None:
     commands = Commands(("shell", "echo one"), ("shell", "echo two"))
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(agent_of(commands), store=backend) as client:
         session_id = await client.new_session("/w")
         assert (await client.prompt(session_id, "go")).stop_reason == "cancelled"
@@ -176,7 +176,7 @@ async def test_a_grant_covers_its_command_in_its_session_and_nothing_else() -> N
         ("write", "write"),
         ("other", "echo one"),
     )
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     kinds = ["allow_always", *["reject_once"] * 8]
     async with running_server(agent_of(commands), store=backend, permissions=kinds) as client:
         first = await client.new_session("/w")
@@ -226,7 +226,7 @@ async def test_a_call_that_the_client_was_never_told_of_is_not_asked_about() -> 
 @pytest.mark.parametrize("answer", [None, 7, {}, {"outcome": {"outcome": "maybe"}}])
 async def test_an_answer_that_is_none_leaves_the_call_unrun(answer: Any) -> None:
     commands = Commands(("shell", None))
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(
         agent_of(commands), store=backend, permissions=lambda _params: answer
     ) as client:

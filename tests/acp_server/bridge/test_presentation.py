@@ -10,9 +10,9 @@ from acp_server.agents.presenters import REFERENCE_PRESENTERS, Presenter, Presen
 from acp_server.bridge.cards import ToolCards
 from acp_server.bridge.frames import FrameBuilder
 from acp_server.bridge.messages import usage_update_from
-from acp_server.bridge.outlet import SessionOutlet
 from acp_server.bridge.projector import LiveProjector
 from acp_server.bridge.replay import Replay
+from acp_server.bridge.update_gate import UpdateGate
 from session_core import CardError, Session, SessionId, SurfaceIntent
 
 TEXT = {"type": "text", "text": "out"}
@@ -28,8 +28,8 @@ class Log:
         self.options = options
         self.live: list[dict[str, Any]] = []
         frames = FrameBuilder("s")
-        outlet = SessionOutlet(lambda frame: self.live.append(_update(frame)))
-        self._outlet = outlet
+        outlet = UpdateGate(lambda frame: self.live.append(_update(frame)))
+        self._gate = outlet
         self._project = LiveProjector(frames, self._cards(), outlet)
         self.add("turn/start", turn=1, trigger={"kind": "message", "source": {"kind": "user"}})
         self.add("step/start", **STEP)
@@ -40,7 +40,7 @@ class Log:
     def add(self, event_type: str, *intent: SurfaceIntent, **data: Any) -> int:
         event = self.session.append(event_type, data, *intent)
         self._project(event)
-        self._outlet.on_durable(event.seq + 1)
+        self._gate.on_durable(event.seq + 1)
         return event.seq
 
     def card(self, view: Mapping[str, Any], call_id: str = "c") -> None:

@@ -14,7 +14,7 @@ from acp_server.bridge.stop_reasons import stop_reason_from_end
 from acp_server.testing import AcpClient, AcpError, running_server
 from acp_server.turns.errors import AuthRequiredError, ModelError
 from acp_server.turns.runner import MAX_QUEUED
-from persistence import open_store
+from persistence import open_backend
 from session_core import Event
 from tests.acp_server.helpers import stored_events
 
@@ -67,7 +67,7 @@ async def test_a_prompt_that_says_nothing_or_is_not_understood_is_refused(
 @pytest.mark.rule("prompts-queue-in-order")
 @pytest.mark.case("B28")
 async def test_prompts_during_a_turn_run_after_it_in_order() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     gated = Gated()
     async with running_server(gated.agent, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
@@ -88,7 +88,7 @@ async def test_prompts_during_a_turn_run_after_it_in_order() -> None:
 @pytest.mark.rule("cancel-covers-queued-prompts")
 @pytest.mark.case("B28")
 async def test_a_cancel_covers_what_came_before_it_and_nothing_after() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     gated = Gated()
     async with running_server(gated.agent, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
@@ -161,7 +161,7 @@ async def test_errors_of_a_turn_are_one_sentence_without_secrets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ACME_API_KEY", "hush-hush-hush")
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
 
     async def fail(turn: Turn) -> None:
         match turn.prompt:
@@ -264,7 +264,7 @@ async def test_a_response_is_the_last_frame_of_its_turn_though_a_load_holds_the_
 
 @pytest.mark.rule("gone-client-stops-no-turn")
 async def test_a_turn_completes_though_the_client_is_gone() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
 
     async def talk(turn: Turn) -> None:
         for _ in range(50):

@@ -17,7 +17,7 @@ from acp_server.bridge.frames import FrameBuilder
 from acp_server.bridge.replay import Replay
 from acp_server.testing import AcpClient, Card, running_server
 from acp_server.turns.errors import PermissionDenied
-from persistence import open_store
+from persistence import open_backend
 from session_core import Session, SessionId, Summary, SurfaceIntent, compact_range
 
 USER = {"kind": "user"}
@@ -204,7 +204,7 @@ async def everything(turn: Turn) -> None:
 @pytest.mark.rule("cards-are-stored", "load-replays-before-response")
 @pytest.mark.case("B40", "B39")
 async def test_replayed_calls_look_like_the_live_ones() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     agent = Agent("a", everything)
     async with running_server(agent, store=backend, permissions=["reject_once"]) as client:
         session_id = await client.new_session("/w")
@@ -228,7 +228,7 @@ async def test_a_long_session_replays_wholly_before_the_response() -> None:
     async def drive(turn: Turn) -> None:
         await turn.text(f"answer to {turn.prompt}")
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(Agent("a", drive), store=backend) as client:
         session_id = await client.new_session("/w")
         for number in range(150):

@@ -13,7 +13,7 @@ from acp_server.agents.options import BooleanOption, Choice, SelectOption
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, running_server
 from acp_server.turns.errors import PermissionDenied
-from persistence import open_store
+from persistence import open_backend
 from session_core import Event
 from tests.acp_server.helpers import refused_code, stored_events
 
@@ -70,7 +70,7 @@ async def test_both_views_of_the_mode_agree_whichever_method_sets_it() -> None:
 
 @pytest.mark.rule("stored-before-shown-or-done", "settings-are-logged-at-once")
 async def test_settings_of_an_idle_session_are_durable_before_they_are_acknowledged() -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(SHOW, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         other = await client.new_session("/tmp/w")
@@ -104,7 +104,7 @@ async def test_a_setting_in_an_open_turn_is_logged_at_once_and_rules_the_next_ca
         async with turn.tool("write", kind="edit", ask=True) as call:
             call.result("written")
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(Agent("write", write), store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         handle = await client.start_prompt(session_id, "go")
@@ -212,7 +212,7 @@ async def test_an_author_may_offer_fewer_modes_and_the_first_is_the_default() ->
 @pytest.mark.rule("settings-are-logged-at-once", "mode-has-two-views")
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_what_was_set_is_reported_and_applied_after_a_load(method: str) -> None:
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(SHOW, store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         await client.prompt(session_id, "go")
@@ -240,7 +240,7 @@ async def test_the_model_hears_of_a_new_preset_before_its_next_prompt_and_once()
     async def listen(turn: Turn) -> None:
         heard.append([block["text"] for m in turn.history for block in m["content"]])
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(Agent("listen", listen), store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         await client.set_mode(session_id, "read-only")
@@ -271,7 +271,7 @@ async def test_news_in_an_open_turn_part_no_call_from_its_result() -> None:
             call.result("done")
         await turn.text("and on")
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(Agent("work", work), store=backend) as client:
         session_id = await client.new_session("/tmp/w")
         handle = await client.start_prompt(session_id, "go")

@@ -21,8 +21,8 @@ from acp_server.models.tools import WORKSPACE_TOOLS, Tool
 from acp_server.testing import AcpClient, AcpError, running_server
 from acp_server.turns.bounds import MAX_SHOWN_DEPTH
 from acp_server.turns.errors import ModelError
-from persistence import open_store
-from persistence.seam import SessionBackend
+from persistence import open_backend
+from persistence.storage import StorageBackend
 from session_core import Event, Session, SessionId
 
 Answer = Sequence[Any]
@@ -107,7 +107,7 @@ def agent_of(model: Model, **options: Any) -> Agent:
     return Agent("loop", loop.drive)
 
 
-async def log_of(backend: SessionBackend, session_id: str) -> list[Event]:
+async def log_of(backend: StorageBackend, session_id: str) -> list[Event]:
     stored = await backend.load_stored(session_id)
     assert stored is not None
     return list(stored.log.view())
@@ -119,7 +119,7 @@ def of_type(events: Sequence[Event], *types: str) -> list[Event]:
 
 async def talked(model: Model, *prompts: str, **options: Any) -> tuple[AcpClient, list[Event], str]:
     """Let the model answer prompts; return client, log, and the last stop reason or error."""
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     ended = ""
     async with running_server(
         agent_of(model, **options), store=backend, permissions=["allow_once"]
@@ -322,7 +322,7 @@ async def test_calls_run_in_order_and_a_raising_tool_does_not_end_the_turn() -> 
 @pytest.mark.case("B32")
 async def test_a_denied_call_fails_and_the_others_run() -> None:
     model = Model([call("1", name="asked", index=1), call("2", index=2), CALLS])
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(
         agent_of(model), store=backend, permissions=["reject_once"]
     ) as client:
@@ -341,7 +341,7 @@ async def test_a_cancel_during_tools_pairs_and_fails_every_call_of_the_message()
         call("3", name="asked", index=3),
     ]
     model = Model([*calls, CALLS])
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(agent_of(model), store=backend) as client:
         session_id = await client.new_session("/w")
         handle = await client.start_prompt(session_id, "hi")
@@ -507,7 +507,7 @@ async def test_arguments_as_deep_as_they_may_be_are_shown_and_kept() -> None:
 @pytest.mark.case("B48")
 async def test_a_refused_prompt_is_in_no_later_request_but_stays_shown() -> None:
     model = Model([delta("par"), finish("refusal")], [delta("fine"), STOP])
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(agent_of(model), store=backend) as client:
         session_id = await client.new_session("/w")
         assert (await client.prompt(session_id, "forbidden")).stop_reason == "refusal"
@@ -580,7 +580,7 @@ async def test_text_that_came_before_a_request_is_part_of_it() -> None:
         header = {"config": {"provider": "acme", "model": "m1"}}
         seen.extend(await run_of(turn).begin_request(header))
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(Agent("a", drive), store=backend) as client:
         session_id = await client.new_session("/w")
         await client.prompt(session_id, "hi")
@@ -597,7 +597,7 @@ async def test_text_that_came_before_a_request_is_part_of_it() -> None:
 async def test_a_cancel_in_the_stream_leaves_chunks_and_no_message() -> None:
     reached = anyio.Event()
     model = Model([delta("par"), reached])
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(agent_of(model), store=backend) as client:
         session_id = await client.new_session("/w")
         handle = await client.start_prompt(session_id, "hi")
@@ -662,7 +662,7 @@ async def test_the_graver_reason_ends_a_turn_that_was_cut_by_max_tokens_before(
         run_of(turn).log.hit_max_tokens = True
         await loop.drive(turn)
 
-    backend = open_store("memory:")
+    backend = open_backend("memory:")
     async with running_server(Agent("loop", drive), store=backend) as client:
         session_id = await client.new_session("/w")
         with contextlib.suppress(AcpError):

@@ -114,7 +114,7 @@ async def serving_peer(
     options = {
         "initialize": lambda _: {"protocolVersion": 1},
         "methods": table_of(requests, notifications),
-        "new_log_entry": lambda: "entry-1",
+        "new_diagnostic_id": lambda: "entry-1",
         **options,
     }
     peer = Peer(ours, **options)

@@ -254,7 +254,7 @@ async def test_methods_that_cannot_be_loaded_are_an_error_of_each_request() -> N
             raise ModuleNotFoundError("secret path")
         return MethodTable({})
 
-    peer = Peer(ours, initialize=dict, methods=methods, new_log_entry=lambda: "e1")
+    peer = Peer(ours, initialize=dict, methods=methods, new_diagnostic_id=lambda: "e1")
     frames: list[bytes] = []
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:

@@ -2,17 +2,17 @@ import pytest
 from pydantic import BaseModel
 
 from acp_server.wire import WireError
-from acp_server.wire.answers import (
+from acp_server.wire.client_results import (
     CancelledOutcome,
-    CreateTerminalAnswer,
-    ElicitationAnswer,
-    EmptyAnswer,
+    CreateTerminalResult,
+    ElicitationResult,
+    EmptyResult,
     ExitStatus,
-    ReadTextFileAnswer,
-    RequestPermissionAnswer,
+    ReadTextFileResult,
+    RequestPermissionResult,
     SelectedOutcome,
-    TerminalOutputAnswer,
-    WaitForExitAnswer,
+    TerminalOutputResult,
+    WaitForExitResult,
 )
 from acp_server.wire.model import parse
 
@@ -21,10 +21,10 @@ from acp_server.wire.model import parse
 def test_a_permission_answer_is_a_choice_or_cancelled() -> None:
     selected = {"outcome": {"outcome": "selected", "optionId": "o", "_meta": None}}
     cancelled = {"outcome": {"outcome": "cancelled"}}
-    assert parse(RequestPermissionAnswer, selected).outcome == SelectedOutcome(
+    assert parse(RequestPermissionResult, selected).outcome == SelectedOutcome(
         outcome="selected", optionId="o"
     )
-    assert parse(RequestPermissionAnswer, cancelled).outcome == CancelledOutcome(
+    assert parse(RequestPermissionResult, cancelled).outcome == CancelledOutcome(
         outcome="cancelled"
     )
 
@@ -43,23 +43,23 @@ def test_a_permission_answer_is_a_choice_or_cancelled() -> None:
 )
 def test_any_other_permission_answer_does_not_parse(answer: object) -> None:
     with pytest.raises(WireError, match="outcome"):
-        parse(RequestPermissionAnswer, answer)
+        parse(RequestPermissionResult, answer)
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"_meta": None}, {"future": 1}])
 def test_an_empty_answer_may_be_null(answer: object) -> None:
-    assert parse(EmptyAnswer, answer) == EmptyAnswer()
+    assert parse(EmptyResult, answer) == EmptyResult()
 
 
 @pytest.mark.parametrize(
     ("model", "answer", "detail"),
     [
-        (ReadTextFileAnswer, None, "`content` is missing"),
-        (ReadTextFileAnswer, {"content": 5}, "`content` must be a string"),
-        (CreateTerminalAnswer, {}, "`terminalId` is missing"),
-        (TerminalOutputAnswer, {"truncated": False}, "`output` is missing"),
-        (ElicitationAnswer, {"content": {}}, "`action` is missing"),
-        (EmptyAnswer, "ok", "params must be an object"),
+        (ReadTextFileResult, None, "`content` is missing"),
+        (ReadTextFileResult, {"content": 5}, "`content` must be a string"),
+        (CreateTerminalResult, {}, "`terminalId` is missing"),
+        (TerminalOutputResult, {"truncated": False}, "`output` is missing"),
+        (ElicitationResult, {"content": {}}, "`action` is missing"),
+        (EmptyResult, "ok", "params must be an object"),
     ],
 )
 def test_what_an_answer_must_have_is_named(
@@ -82,14 +82,14 @@ def test_what_an_answer_must_have_is_named(
     ],
 )
 def test_a_terminal_status_is_read_leniently(status: object, read: ExitStatus | None) -> None:
-    answer = parse(TerminalOutputAnswer, {"output": "x", "exitStatus": status})
-    assert answer == TerminalOutputAnswer(output="x", exitStatus=read)
+    answer = parse(TerminalOutputResult, {"output": "x", "exitStatus": status})
+    assert answer == TerminalOutputResult(output="x", exitStatus=read)
     if isinstance(status, dict) and read is not None:
-        assert parse(WaitForExitAnswer, status).exit_code == read.exit_code
+        assert parse(WaitForExitResult, status).exit_code == read.exit_code
 
 
 def test_an_elicitation_answer_keeps_unknown_actions() -> None:
-    accepted = parse(ElicitationAnswer, {"action": "accept", "content": {"a": 1}})
+    accepted = parse(ElicitationResult, {"action": "accept", "content": {"a": 1}})
     assert (accepted.action, accepted.content) == ("accept", {"a": 1})
-    later = parse(ElicitationAnswer, {"action": "postpone", "content": 5})
+    later = parse(ElicitationResult, {"action": "postpone", "content": 5})
     assert (later.action, later.content) == ("postpone", None)

@@ -6,7 +6,7 @@ import pytest
 
 from acp_server.testing.checks.frame_values import find_null
 from acp_server.testing.checks.sdk_oracle import UPDATE_VARIANTS, Part, SdkOracle
-from acp_server.wire import asks, blocks, results, updates
+from acp_server.wire import blocks, client_requests, results, updates
 from acp_server.wire.shapes import JsonObject
 
 TEXT = blocks.text_block("hi")
@@ -125,41 +125,47 @@ RESULTS: list[tuple[str, JsonObject]] = [
 ASKS: list[tuple[str, JsonObject]] = [
     (
         "session/request_permission",
-        asks.request_permission_params(
+        client_requests.request_permission_params(
             "s",
             {"toolCallId": "c", "title": "T", "kind": "execute", "rawInput": {"a": 1}},
             [
-                asks.permission_option("a", "Allow", "allow_once"),
-                asks.permission_option("r", "Reject", "reject_always"),
+                client_requests.permission_option("a", "Allow", "allow_once"),
+                client_requests.permission_option("r", "Reject", "reject_always"),
             ],
         ),
     ),
-    ("fs/read_text_file", asks.read_text_file_params("s", "/w/a")),
-    ("fs/read_text_file", asks.read_text_file_params("s", "/w/a", line=1, limit=2)),
-    ("fs/write_text_file", asks.write_text_file_params("s", "/w/a", "x")),
-    ("terminal/create", asks.create_terminal_params("s", "ls")),
+    ("fs/read_text_file", client_requests.read_text_file_params("s", "/w/a")),
+    ("fs/read_text_file", client_requests.read_text_file_params("s", "/w/a", line=1, limit=2)),
+    ("fs/write_text_file", client_requests.write_text_file_params("s", "/w/a", "x")),
+    ("terminal/create", client_requests.create_terminal_params("s", "ls")),
     (
         "terminal/create",
-        asks.create_terminal_params(
+        client_requests.create_terminal_params(
             "s", "ls", args=["-l"], env={"A": "b"}, cwd="/w", output_byte_limit=100
         ),
     ),
     *(
-        (f"terminal/{name}", asks.terminal_params("s", "t"))
+        (f"terminal/{name}", client_requests.terminal_params("s", "t"))
         for name in ("output", "wait_for_exit", "kill", "release")
     ),
     (
         "elicitation/create",
-        asks.elicitation_form_params(
+        client_requests.elicitation_form_params(
             "s",
             "Which?",
             {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
             call_id="c",
         ),
     ),
-    ("elicitation/create", asks.elicitation_url_params("s", "Go", "https://example.org", "e")),
-    ("elicitation/create", asks.elicitation_url_params("s", "Go", "https://x.org/a/", "e")),
-    ("elicitation/complete", asks.elicitation_complete_params("e")),
+    (
+        "elicitation/create",
+        client_requests.elicitation_url_params("s", "Go", "https://example.org", "e"),
+    ),
+    (
+        "elicitation/create",
+        client_requests.elicitation_url_params("s", "Go", "https://x.org/a/", "e"),
+    ),
+    ("elicitation/complete", client_requests.elicitation_complete_params("e")),
 ]
 
 FRAMES: list[tuple[Part, str, JsonObject]] = [

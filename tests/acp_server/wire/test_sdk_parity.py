@@ -6,7 +6,7 @@ import pytest
 from acp import schema as sdk
 from pydantic import BaseModel
 
-from acp_server.wire import answers, content, requests
+from acp_server.wire import client_results, content, requests
 from acp_server.wire.model import WireModel
 
 # our model, the SDK's models that it reads, fields of theirs that it leaves out, and why
@@ -39,21 +39,21 @@ PAIRS: list[tuple[type[BaseModel], list[type[BaseModel]], dict[str, str]]] = [
     (content.TextResource, [sdk.TextResourceContents], {}),
     (content.BlobResource, [sdk.BlobResourceContents], {}),
     (content.Annotations, [sdk.Annotations], {}),
-    (answers.RequestPermissionAnswer, [sdk.RequestPermissionResponse], {}),
-    (answers.SelectedOutcome, [sdk.AllowedOutcome], {}),
-    (answers.CancelledOutcome, [sdk.DeniedOutcome], {}),
-    (answers.ReadTextFileAnswer, [sdk.ReadTextFileResponse], {}),
+    (client_results.RequestPermissionResult, [sdk.RequestPermissionResponse], {}),
+    (client_results.SelectedOutcome, [sdk.AllowedOutcome], {}),
+    (client_results.CancelledOutcome, [sdk.DeniedOutcome], {}),
+    (client_results.ReadTextFileResult, [sdk.ReadTextFileResponse], {}),
     (
-        answers.EmptyAnswer,
+        client_results.EmptyResult,
         [sdk.WriteTextFileResponse, sdk.KillTerminalResponse, sdk.ReleaseTerminalResponse],
         {},
     ),
-    (answers.CreateTerminalAnswer, [sdk.CreateTerminalResponse], {}),
-    (answers.TerminalOutputAnswer, [sdk.TerminalOutputResponse], {}),
-    (answers.ExitStatus, [sdk.TerminalExitStatus], {}),
-    (answers.WaitForExitAnswer, [sdk.WaitForTerminalExitResponse], {}),
+    (client_results.CreateTerminalResult, [sdk.CreateTerminalResponse], {}),
+    (client_results.TerminalOutputResult, [sdk.TerminalOutputResponse], {}),
+    (client_results.ExitStatus, [sdk.TerminalExitStatus], {}),
+    (client_results.WaitForExitResult, [sdk.WaitForTerminalExitResponse], {}),
     (
-        answers.ElicitationAnswer,
+        client_results.ElicitationResult,
         [
             sdk.AcceptElicitationResponse,
             sdk.DeclineElicitationResponse,
@@ -87,7 +87,7 @@ def test_every_model_of_ours_is_compared() -> None:
     }
     own = {
         value
-        for module in (requests, content, answers)
+        for module in (requests, content, client_results)
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, BaseModel) and not name.startswith("_")
     }

@@ -11,7 +11,7 @@ from time import monotonic_ns
 
 import anyio
 
-from persistence import PersistenceError, SessionLockedError, SessionPersistence, open_store
+from persistence import PersistenceError, SessionLockedError, SessionRepository, open_backend
 from persistence.testing.harness import turn_events
 from session_core import SessionStore
 
@@ -24,7 +24,7 @@ def say(*words: object) -> None:
 
 async def main(spec: str, name: str) -> None:
     number = count()
-    async with SessionPersistence(open_store(spec), SessionStore()) as persistence:
+    async with SessionRepository(open_backend(spec), SessionStore()) as persistence:
         while True:
             try:
                 await own_once(persistence, name, number)
@@ -35,7 +35,7 @@ async def main(spec: str, name: str) -> None:
                 return
 
 
-async def own_once(persistence: SessionPersistence, name: str, number: "count[int]") -> None:
+async def own_once(persistence: SessionRepository, name: str, number: "count[int]") -> None:
     log = (await persistence.load("s")).log
     say("owns", monotonic_ns())
     seq = len(log)

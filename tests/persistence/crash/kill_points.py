@@ -26,7 +26,7 @@ import anyio._backends._asyncio
 import filelock
 
 import persistence.sqlite
-from persistence import PersistenceError, SessionPersistence, open_store
+from persistence import PersistenceError, SessionRepository, open_backend
 from persistence.testing.harness import header, turn_events
 from persistence.testing.sqlite_calls import can_watch, watch
 from persistence.transfer import verify
@@ -47,7 +47,7 @@ class Talk:
     """What a life cycle does; says what was asked for and what was acknowledged."""
 
     def __init__(self, path: Path, output: int) -> None:
-        self.persistence = SessionPersistence(open_store(f"sqlite:{path}"), SessionStore())
+        self.persistence = SessionRepository(open_backend(f"sqlite:{path}"), SessionStore())
         self._output = output
 
     def say(self, *words: object) -> None:
@@ -241,8 +241,8 @@ class Expectation:
         """Open what was left as a server would, go on with it, and open it again."""
         lengths: dict[str, int] = {}
         for again in (False, True):
-            backend = open_store(f"sqlite:{path}")
-            async with SessionPersistence(backend, SessionStore()) as persistence:
+            backend = open_backend(f"sqlite:{path}")
+            async with SessionRepository(backend, SessionStore()) as persistence:
                 entries = (await persistence.list()).entries
                 found = {entry.header.id for entry in entries}
                 for name, sizes in self.asked.items():
@@ -271,7 +271,7 @@ def look_beside(path: Path, child: Child) -> tuple[list[list[Any]], list[list[An
     calls = _read_all(child.calls).decode().split()
 
     def look(*_: int) -> None:
-        open_store(f"sqlite:{path}")
+        open_backend(f"sqlite:{path}")
 
     problems = Child(look).finish()[1]
     os.write(child.resume, b"x")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from persistence import SessionPersistence, open_store
+from persistence import SessionRepository, open_backend
 from persistence.testing.harness import header, turn_events
 from session_core import Event, SessionStore
 
@@ -162,7 +162,7 @@ def check_log(log: list[Event], acknowledged: dict[str, int]) -> None:
 @pytest.mark.parametrize("backend", ["jsonl", "sqlite"])
 async def test_of_many_processes_one_at_a_time_writes(backend: str, tmp_path: Path) -> None:
     spec = f"{backend}:{tmp_path}/store"
-    async with SessionPersistence(open_store(spec), SessionStore()) as persistence:
+    async with SessionRepository(open_backend(spec), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", turn_events(1, 0, text="first"))
     arena = Arena(spec)
@@ -179,5 +179,5 @@ async def test_of_many_processes_one_at_a_time_writes(backend: str, tmp_path: Pa
     assert all(earlier.end <= later.start for earlier, later in pairwise(tenures))
     assert len(tenures) > 1
     assert acknowledged
-    async with SessionPersistence(open_store(spec), SessionStore()) as persistence:
+    async with SessionRepository(open_backend(spec), SessionStore()) as persistence:
         check_log(list((await persistence.load("s")).log), acknowledged)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from persistence import CorruptLogError, PersistenceError, SessionPersistence, open_store
+from persistence import CorruptLogError, PersistenceError, SessionRepository, open_backend
 from persistence.testing.disk_states import cached_image
 from persistence.testing.harness import CWD, header, turn_events, write_turn
 from persistence.testing.power_cuts import History, SimulatedSession, run_now
@@ -131,7 +131,7 @@ def flipped(data: bytes, chosen: random.Random) -> bytes:
 async def test_no_flipped_bit_of_a_database_is_read_as_truth(tmp_path: Path) -> None:
     """Much of a database is empty, or not events: then what is read must be what was stored."""
     path = tmp_path / "store.db"
-    async with SessionPersistence(open_store(f"sqlite:{path}"), SessionStore()) as persistence:
+    async with SessionRepository(open_backend(f"sqlite:{path}"), SessionStore()) as persistence:
         await persistence.create(header("s", CWD))
         await persistence.append("s", FIRST)
         await persistence.append("s", streamed_turn())
@@ -144,7 +144,7 @@ async def test_no_flipped_bit_of_a_database_is_read_as_truth(tmp_path: Path) -> 
 
 async def test_every_flipped_bit_of_a_text_in_a_database_is_found(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    async with SessionPersistence(open_store(f"sqlite:{path}"), SessionStore()) as persistence:
+    async with SessionRepository(open_backend(f"sqlite:{path}"), SessionStore()) as persistence:
         await persistence.create(header("s", CWD))
         await persistence.append("s", FIRST)
         await persistence.append("s", streamed_turn())
@@ -159,7 +159,7 @@ async def test_every_flipped_bit_of_a_text_in_a_database_is_found(tmp_path: Path
 
 
 async def inspect(path: Path) -> list[Event]:
-    async with SessionPersistence(open_store(f"sqlite:{path}"), SessionStore()) as persistence:
+    async with SessionRepository(open_backend(f"sqlite:{path}"), SessionStore()) as persistence:
         return list((await persistence.inspect("s")).log)
 
 

@@ -14,7 +14,7 @@ from time import monotonic
 
 import pytest
 
-from persistence import SessionPersistence, open_store
+from persistence import SessionRepository, open_backend
 from persistence.testing.harness import turn_events
 from session_core import Event, SessionStore
 from tests.persistence.processes import started
@@ -106,14 +106,14 @@ async def test_a_killed_writer_loses_nothing_it_acknowledged(backend: str, tmp_p
             more = chosen.randrange(1, MOST_BYTES if kill % 3 else 300)
             acknowledged += kill_after(process, tmp_path, start, more)
         assert all(earlier < later for earlier, later in pairwise(acknowledged))
-        async with SessionPersistence(open_store(spec), SessionStore()) as persistence:
+        async with SessionRepository(open_backend(spec), SessionStore()) as persistence:
             if not acknowledged and not await persistence.has(session_id):
                 continue
             log = list((await persistence.load(session_id)).log)
             check_acknowledged(turns_of(log), acknowledged)
             turn = turn_events(len(turns_of(log)) + 1, len(log))
             await persistence.append(session_id, turn)
-        async with SessionPersistence(open_store(spec), SessionStore()) as persistence:
+        async with SessionRepository(open_backend(spec), SessionStore()) as persistence:
             again = await persistence.load(session_id)
             assert list(again.log) == [*log, *turn]
             assert again.repaired is None

@@ -9,7 +9,7 @@ import sys
 
 import anyio
 
-from persistence import SessionNotFoundError, SessionPersistence, open_store
+from persistence import SessionNotFoundError, SessionRepository, open_backend
 from persistence.testing.harness import write_turn
 from session_core import SessionStore
 
@@ -18,7 +18,7 @@ DELTAS = 40
 
 async def main(spec: str, session_id: str) -> None:
     store = SessionStore()
-    async with SessionPersistence(open_store(spec), store) as persistence:
+    async with SessionRepository(open_backend(spec), store) as persistence:
         seed, header = None, None
         with contextlib.suppress(SessionNotFoundError):
             loaded = await persistence.load(session_id)

@@ -7,14 +7,14 @@ import sys
 
 import anyio
 
-from persistence import PersistenceError, SessionPersistence
+from persistence import PersistenceError, SessionRepository
 from persistence.jsonl import JsonlBackend
 from persistence.testing.harness import header, turn_events
 from session_core import SessionStore
 
 
 async def main(root: str, how: str) -> None:
-    async with SessionPersistence(JsonlBackend(root), SessionStore()) as persistence:
+    async with SessionRepository(JsonlBackend(root), SessionStore()) as persistence:
         try:
             if how == "load":
                 await persistence.load("s")

@@ -13,13 +13,13 @@ from persistence import (
     CorruptLogError,
     SessionChangedError,
     SessionCollisionError,
-    SessionPersistence,
+    SessionRepository,
     StoreWriteError,
 )
 from persistence.files import OsFiles
 from persistence.jsonl import JsonlBackend
 from persistence.jsonl.integrity import decode_sidecar
-from persistence.jsonl.mark import LogPosition
+from persistence.jsonl.position import LogPosition
 from persistence.testing.faulty_files import FaultyFiles
 from persistence.testing.harness import header, turn_events, write_turn
 from persistence.testing.harnesses import JsonlHarness
@@ -56,7 +56,7 @@ def harness(tmp_path: Path) -> JsonlHarness:
 
 @pytest.mark.rule("nothing-stored-before-first-append")
 async def test_the_first_batch_makes_private_files(harness: JsonlHarness) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         assert not harness.root.exists()
         await persistence.append("s", FIRST)
@@ -83,7 +83,7 @@ async def test_packing_is_the_writer_s_choice(
 ) -> None:
     store = SessionStore()
     backend = JsonlBackend(str(harness.root), pack=pack)
-    async with SessionPersistence(backend, store) as persistence:
+    async with SessionRepository(backend, store) as persistence:
         session = store.create("s", cwd="/work")
         write_turn(session)
         await persistence.flush(session)
@@ -93,7 +93,7 @@ async def test_packing_is_the_writer_s_choice(
 
 @pytest.mark.rule("batches-are-checksummed")
 async def test_every_flush_writes_one_checksum(harness: JsonlHarness) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         sizes = []
         for turn in (FIRST, SECOND):
@@ -107,7 +107,7 @@ async def test_every_flush_writes_one_checksum(harness: JsonlHarness) -> None:
 async def test_a_flush_is_one_write_one_sync_and_one_checksum(harness: JsonlHarness) -> None:
     files, store = FaultyFiles(), SessionStore()
     backend = JsonlBackend(str(harness.root), files=files)
-    async with SessionPersistence(backend, store) as persistence:
+    async with SessionRepository(backend, store) as persistence:
         session = store.create("s", cwd="/work")
         write_turn(session)
         await persistence.flush(session)
@@ -136,7 +136,7 @@ async def test_a_failed_append_is_undone_and_can_be_repeated(
 ) -> None:
     files = FaultyFiles()
     backend = JsonlBackend(str(harness.root), files=files)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
         before = harness.log("s").read_bytes()
@@ -159,7 +159,7 @@ async def test_nothing_is_appended_before_a_failed_rollback_is_made_good(
 ) -> None:
     files = FaultyFiles()
     backend = JsonlBackend(str(harness.root), files=files)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
         before = harness.log("s").read_bytes()
@@ -180,7 +180,7 @@ async def test_a_write_that_takes_only_part_is_continued(harness: JsonlHarness) 
     files = FaultyFiles()
     files.short_writes = 7
     backend = JsonlBackend(str(harness.root), files=files)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
         await persistence.append("s", SECOND)
@@ -196,7 +196,7 @@ async def test_a_session_whose_first_batch_fails_is_not_stored(
 ) -> None:
     files = FaultyFiles()
     backend = JsonlBackend(str(harness.root), files=files)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         # The first write is the pid's.
         files.plan(operation, errno.EIO, after=after)
@@ -212,7 +212,7 @@ async def test_a_session_whose_first_batch_fails_is_not_stored(
 async def test_a_session_that_never_got_stored_leaves_nothing(harness: JsonlHarness) -> None:
     files = FaultyFiles()
     backend = JsonlBackend(str(harness.root), files=files)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         files.plan("link")
         with pytest.raises(StoreWriteError):
@@ -223,7 +223,7 @@ async def test_a_session_that_never_got_stored_leaves_nothing(harness: JsonlHarn
 async def test_a_temp_file_that_stays_does_not_fail_the_append(harness: JsonlHarness) -> None:
     files = FaultyFiles()
     backend = JsonlBackend(str(harness.root), files=files)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         # The first two find nothing to remove.
         files.plan("unlink", errno.EIO, after=2)
@@ -238,7 +238,7 @@ async def test_a_checksum_that_cannot_be_written_is_covered_by_the_next(
 ) -> None:
     files = FaultyFiles()
     backend = JsonlBackend(str(harness.root), files=files)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
         files.plan("write", errno.ENOSPC, after=1)
@@ -247,18 +247,18 @@ async def test_a_checksum_that_cannot_be_written_is_covered_by_the_next(
     data = bytearray(harness.log("s").read_bytes())
     data[data.index(b'"seq":4') + 6] ^= 1
     harness.log("s").write_bytes(data)
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         with pytest.raises(CorruptLogError):
             await persistence.load("s")
 
 
 async def test_rubbish_behind_the_checksums_is_written_over(harness: JsonlHarness) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
     sidecar = harness.log("s").parent / "session.crc"
     sidecar.write_bytes(sidecar.read_bytes() + b"\0" * 500)
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.append("s", SECOND)
     lines = sidecar.read_bytes().splitlines()
     assert [json.loads(line)["seq"] for line in lines] == [3, 6]
@@ -331,7 +331,7 @@ async def test_publishing_never_overwrites(harness: JsonlHarness) -> None:
 async def test_a_changed_log_is_noticed_before_the_next_write(
     harness: JsonlHarness, change: str
 ) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
         log = harness.log("s")
@@ -353,7 +353,7 @@ async def test_a_changed_log_is_noticed_before_the_next_write(
 
 
 async def test_touching_a_log_is_no_change(harness: JsonlHarness) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
         os.utime(harness.log("s"), (1, 1))
@@ -365,14 +365,14 @@ async def test_touching_a_log_is_no_change(harness: JsonlHarness) -> None:
 async def test_a_crash_between_cut_and_closers_is_repaired_by_the_next_load(
     harness: JsonlHarness,
 ) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
         await persistence.append("s", SECOND[:2])
     harness.tear("s")
     files = FaultyFiles()
     backend = JsonlBackend(str(harness.root), files=files)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         # The pid's write succeeds, the closers' does not.
         files.plan("write", after=1)
         with pytest.raises(StoreWriteError):
@@ -394,7 +394,7 @@ async def test_a_log_cut_at_any_byte_of_its_last_turn_goes_on(
         return JsonlBackend(str(harness.root), files=NoSync())
 
     last = turn_events(2, 3, text="naïve 😀")
-    async with SessionPersistence(backend(), SessionStore()) as persistence:
+    async with SessionRepository(backend(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
         log = harness.log("s")
@@ -407,7 +407,7 @@ async def test_a_log_cut_at_any_byte_of_its_last_turn_goes_on(
         sidecar.write_bytes(checked if checksums == "kept" else b"")
         # A record counts as soon as it is complete; its newline is written by the repair.
         kept = sum(1 for end in _record_ends(data, start) if end <= cut)
-        async with SessionPersistence(backend(), SessionStore()) as persistence:
+        async with SessionRepository(backend(), SessionStore()) as persistence:
             loaded = await persistence.load("s")
             assert list(loaded.log)[: 3 + kept] == [*FIRST, *last[:kept]]
             assert len(loaded.log) == 3 + kept + (kept in {1, 2})
@@ -416,7 +416,7 @@ async def test_a_log_cut_at_any_byte_of_its_last_turn_goes_on(
         records = stored(harness)
         assert [record["seq"] for record in records] == list(range(len(loaded.log) + 3))
         after = log.read_bytes()
-        async with SessionPersistence(backend(), SessionStore()) as persistence:
+        async with SessionRepository(backend(), SessionStore()) as persistence:
             again = await persistence.load("s")
             assert [event.to_json() for event in again.log] == records
             assert again.repaired is None
@@ -434,13 +434,13 @@ def _record_ends(data: bytes, start: int) -> list[int]:
 
 
 async def test_the_repair_writes_the_checksum_that_a_crash_took(harness: JsonlHarness) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", FIRST)
         await persistence.append("s", SECOND[:2])
     sidecar = harness.log("s").parent / "session.crc"
     sidecar.write_bytes(sidecar.read_bytes()[:70])
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.load("s")
     last = decode_sidecar(sidecar.read_bytes()).last
     assert last is not None

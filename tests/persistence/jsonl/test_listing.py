@@ -14,7 +14,7 @@ from persistence import (
     PersistenceError,
     SessionCollisionError,
     SessionLockedError,
-    SessionPersistence,
+    SessionRepository,
     UnsupportedVersionError,
 )
 from persistence.files import OsFiles
@@ -31,9 +31,9 @@ def harness(tmp_path: Path) -> JsonlHarness:
     return JsonlHarness(tmp_path / "store")
 
 
-def opened(harness: JsonlHarness, files: FaultyFiles | None = None) -> SessionPersistence:
+def opened(harness: JsonlHarness, files: FaultyFiles | None = None) -> SessionRepository:
     backend = JsonlBackend(str(harness.root), files=files, lock_wait_s=0.1)
-    return SessionPersistence(backend, SessionStore())
+    return SessionRepository(backend, SessionStore())
 
 
 async def fill(harness: JsonlHarness, *ids: str, cwd: str = "/work", turns: int = 2) -> None:
@@ -57,7 +57,7 @@ async def test_a_root_that_is_a_file_is_refused_and_a_missing_one_is_empty(
     (tmp_path / "file").write_text("x")
     with pytest.raises(ForeignStoreError):
         JsonlBackend(str(tmp_path / "file"))
-    async with SessionPersistence(JsonlBackend(str(tmp_path / "none")), SessionStore()) as store:
+    async with SessionRepository(JsonlBackend(str(tmp_path / "none")), SessionStore()) as store:
         assert (await store.list()).entries == []
         assert not await store.has("s")
     assert not (tmp_path / "none").exists()
@@ -77,7 +77,7 @@ async def test_a_relative_root_stays_where_it_was(
     backend = JsonlBackend("store")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", turn_events(1, 0))
         location = persistence.locate(header("s"))
@@ -343,7 +343,7 @@ async def test_the_summary_of_a_live_session_is_in_the_index_after_each_turn(
     harness: JsonlHarness,
 ) -> None:
     store = SessionStore()
-    async with SessionPersistence(harness.open(), store) as persistence:
+    async with SessionRepository(harness.open(), store) as persistence:
         session = store.create("s", cwd="/work")
         for turns in (1, 2):
             write_turn(session, "hello")

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from persistence import SessionLockedError, SessionPersistence
+from persistence import SessionLockedError, SessionRepository
 from persistence.jsonl import JsonlBackend
 from persistence.testing.harness import header, turn_events
 from persistence.testing.harnesses import JsonlHarness
@@ -23,7 +23,7 @@ WRITER = Path(__file__).parent / "writer_program.py"
 async def harness(tmp_path: Path) -> JsonlHarness:
     """A store with one session of one turn."""
     harness = JsonlHarness(tmp_path / "store")
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", turn_events(1, 0))
     return harness
@@ -33,7 +33,7 @@ async def harness(tmp_path: Path) -> JsonlHarness:
 async def test_another_process_that_holds_a_session_is_named(harness: JsonlHarness) -> None:
     with started(HOLDER, harness.root, "load") as holder:
         assert read_line(holder) == "ready"
-        async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+        async with SessionRepository(harness.open(), SessionStore()) as persistence:
             for refused in (persistence.load, persistence.delete):
                 with pytest.raises(SessionLockedError) as raised:
                     await refused("s")
@@ -52,7 +52,7 @@ async def test_the_lock_dies_with_its_process(harness: JsonlHarness, end: str) -
         else:
             holder.communicate()
         holder.wait(5)
-        async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+        async with SessionRepository(harness.open(), SessionStore()) as persistence:
             await persistence.load("s")
             await persistence.append("s", turn_events(2, 3))
 
@@ -62,14 +62,14 @@ async def test_a_stopped_process_keeps_its_session(harness: JsonlHarness) -> Non
     with started(HOLDER, harness.root, "load") as holder:
         assert read_line(holder) == "ready"
         os.kill(holder.pid, signal.SIGSTOP)
-        async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+        async with SessionRepository(harness.open(), SessionStore()) as persistence:
             with pytest.raises(SessionLockedError):
                 await persistence.load("s")
 
 
 @pytest.mark.rule("writing-takes-the-lock")
 async def test_a_new_process_waits_a_moment_for_the_old_one(harness: JsonlHarness) -> None:
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.load("s")
         with started(HOLDER, harness.root, "load") as holder:
             # While it starts and waits, the event loop here stays free to release.
@@ -86,7 +86,7 @@ async def test_what_stands_in_the_files_does_not_lock(harness: JsonlHarness, lef
     directory = harness.log("s").parent
     for name in ("writer.lock", "writer.pid"):
         (directory / name).write_text(text)
-    async with SessionPersistence(harness.open(), SessionStore()) as persistence:
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
         await persistence.load("s")
         assert (directory / "writer.pid").read_text() == str(os.getpid())
 
@@ -100,7 +100,7 @@ async def test_of_two_processes_that_make_one_session_one_does(tmp_path: Path) -
         answers = sorted([read_line(one), read_line(other)])
     assert answers[1] == "ready"
     assert answers[0] in {"SessionLockedError", "SessionCollisionError"}
-    async with SessionPersistence(JsonlBackend(str(root)), SessionStore()) as persistence:
+    async with SessionRepository(JsonlBackend(str(root)), SessionStore()) as persistence:
         assert list((await persistence.load("s")).log) == turn_events(1, 0)
 
 
@@ -115,7 +115,7 @@ async def test_a_writer_killed_at_any_byte_loses_nothing_it_acknowledged(
         output = writer.communicate(timeout=20)[0]
     assert writer.returncode == -signal.SIGKILL
     acknowledged = [json.loads(line) for line in output.splitlines()]
-    async with SessionPersistence(JsonlBackend(str(root)), SessionStore()) as persistence:
+    async with SessionRepository(JsonlBackend(str(root)), SessionStore()) as persistence:
         if not acknowledged and not await persistence.has("s"):
             return
         loaded = await persistence.load("s")
@@ -130,7 +130,7 @@ async def test_a_writer_killed_at_any_byte_loses_nothing_it_acknowledged(
         whole = len(events) - closers
         assert events[:whole] == expected[:whole]
         await persistence.append("s", turn_events(events[-1]["data"]["turn"] + 1, len(events)))
-    async with SessionPersistence(JsonlBackend(str(root)), SessionStore()) as persistence:
+    async with SessionRepository(JsonlBackend(str(root)), SessionStore()) as persistence:
         again = await persistence.load("s")
         assert len(again.log) == len(events) + 3
         assert again.repaired is None

@@ -12,7 +12,7 @@ from persistence import CorruptLogError, RefusedLogError, StoredLog, Unsupported
 from persistence.files import OsFiles
 from persistence.jsonl.integrity import Checksum, encode_checksum, extend_crc
 from persistence.jsonl.layout import SessionPaths, session_paths
-from persistence.jsonl.mark import LogMark
+from persistence.jsonl.position import ReadPosition
 from persistence.jsonl.scan import read_header, read_log
 from persistence.records import encode_records
 from persistence.testing.faulty_files import FaultyFiles
@@ -59,8 +59,8 @@ def read(paths: SessionPaths) -> Callable[..., StoredLog]:
     return write_and_read
 
 
-def mark_of(stored: StoredLog) -> LogMark:
-    assert isinstance(stored.mark, LogMark)
+def mark_of(stored: StoredLog) -> ReadPosition:
+    assert isinstance(stored.mark, ReadPosition)
     return stored.mark
 
 

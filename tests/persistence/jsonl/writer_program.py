@@ -10,7 +10,7 @@ import sys
 
 import anyio
 
-from persistence import SessionPersistence
+from persistence import SessionRepository
 from persistence.files import OsFiles
 from persistence.jsonl import JsonlBackend
 from persistence.testing.harness import header, turn_events
@@ -33,7 +33,7 @@ class KillingFiles(OsFiles):
 
 async def main(root: str, budget: str) -> None:
     backend = JsonlBackend(root, files=KillingFiles(int(budget)))
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         for turn in range(1, 100):
             await persistence.append("s", turn_events(turn, 3 * turn - 3))

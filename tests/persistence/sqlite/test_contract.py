@@ -1,4 +1,4 @@
-"""The SQLite backend keeps the contract of the seam."""
+"""The SQLite backend keeps the contract of storage backends."""
 
 from pathlib import Path
 

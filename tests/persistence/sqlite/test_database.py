@@ -23,10 +23,10 @@ from persistence import (
     ForeignStoreError,
     PersistenceError,
     SessionChangedError,
-    SessionPersistence,
+    SessionRepository,
     StoreReadError,
     StoreWriteError,
-    open_store,
+    open_backend,
 )
 from persistence.sqlite import SqliteBackend
 from persistence.sqlite.database import Database, _read_store_id
@@ -64,7 +64,7 @@ async def test_an_empty_store_leaves_nothing_on_the_disk(harness: SqliteHarness)
 @pytest.mark.parametrize("name", ["a b.db", "a?b#c%20.db", "file:x?mode=memory", ":memory:", "é\n"])
 async def test_a_path_is_taken_verbatim(tmp_path: Path, name: str) -> None:
     path = tmp_path / "new #folder?" / name
-    async with SessionPersistence(open_store(f"sqlite:{path}"), SessionStore()) as persistence:
+    async with SessionRepository(open_backend(f"sqlite:{path}"), SessionStore()) as persistence:
         assert persistence.locate(header("s")) is None
         await persistence.create(header("s"))
         await persistence.append("s", turn_events(1, 0))
@@ -75,9 +75,9 @@ async def test_a_relative_path_is_fixed_when_the_store_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    backend = open_store("sqlite:store.db")
+    backend = open_backend("sqlite:store.db")
     monkeypatch.chdir("/")
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", turn_events(1, 0))
     assert (tmp_path / "store.db").exists()
@@ -282,7 +282,7 @@ async def test_a_schema_that_is_no_text_is_refused(harness: SqliteHarness) -> No
 async def test_a_parent_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ForeignStoreError):
-        open_store(f"sqlite:{tmp_path}/file/store.db")
+        open_backend(f"sqlite:{tmp_path}/file/store.db")
 
 
 async def test_an_empty_file_becomes_a_store(harness: SqliteHarness) -> None:
@@ -316,7 +316,7 @@ async def test_a_full_disk_stores_nothing_and_writes_go_on_when_there_is_room(
     """`max_page_count` is how SQLite plays a full disk."""
     backend = harness.open()
     store = SessionStore()
-    async with SessionPersistence(backend, store) as persistence:
+    async with SessionRepository(backend, store) as persistence:
         await persistence.create(header("s"))
         await persistence.append("s", turn_events(1, 0))
 
@@ -354,7 +354,7 @@ async def test_a_connection_that_may_only_read_says_so(harness: SqliteHarness) -
     """What a read-only file gives, for those whom no mode stops."""
     await stored(harness)
     backend = harness.open()
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.load("s")
 
         def forbid(database: Database, _give_up_at: float) -> None:
@@ -418,7 +418,7 @@ async def test_a_delete_that_a_reader_holds_up_says_that_text_is_left(
 ) -> None:
     await stored(harness)
     backend = SqliteBackend(str(harness.path), write_wait_s=0.3)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         with harness.connected() as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT * FROM events").fetchone()
@@ -463,7 +463,7 @@ async def test_a_lock_that_is_never_given_back_is_an_error_within_the_wait(
     for session_id in "abcd":
         await stored(harness, session_id)
     backend = SqliteBackend(str(harness.path), write_wait_s=0.5)
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         with harness.connected() as holder:
             for session_id in "abcd":
                 await persistence.load(session_id)
@@ -485,7 +485,7 @@ async def test_a_lock_that_is_never_given_back_is_an_error_within_the_wait(
             await persistence.append(session_id, turn_events(2, 3))
 
 
-async def test_a_lane_that_does_not_become_free_is_an_error(harness: SqliteHarness) -> None:
+async def test_a_worker_that_does_not_become_free_is_an_error(harness: SqliteHarness) -> None:
     """However long the work in it takes, whoever waits for it waits no longer than said."""
     await stored(harness)
     backend = SqliteBackend(str(harness.path), write_wait_s=0.2)
@@ -496,7 +496,7 @@ async def test_a_lane_that_does_not_become_free_is_an_error(harness: SqliteHarne
         anyio.from_thread.run_sync(taken.set)
         free.wait(5)
 
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         await persistence.load("s")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(backend._writing.run, hold)
@@ -530,7 +530,7 @@ async def test_the_wal_is_short_again_when_a_long_reader_is_gone(harness: Sqlite
 def test_opening_a_store_imports_sqlite_and_nothing_before_does() -> None:
     code = (
         "import sys, persistence; assert 'sqlite3' not in sys.modules;"
-        "persistence.open_store('sqlite:/nonexistent/x'); assert 'sqlite3' in sys.modules"
+        "persistence.open_backend('sqlite:/nonexistent/x'); assert 'sqlite3' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from persistence import ForeignStoreError, SessionPersistence
+from persistence import ForeignStoreError, SessionRepository
 from persistence.sqlite import SqliteBackend, sql
 from persistence.sqlite.harness import SqliteHarness
 from persistence.testing.harness import header, turn_events
@@ -21,8 +21,8 @@ def harness(tmp_path: Path) -> SqliteHarness:
     return SqliteHarness(tmp_path / "store.db")
 
 
-def opened(harness: SqliteHarness) -> SessionPersistence:
-    return SessionPersistence(harness.open(), SessionStore())
+def opened(harness: SqliteHarness) -> SessionRepository:
+    return SessionRepository(harness.open(), SessionStore())
 
 
 async def store_turn(harness: SqliteHarness, session_id: str = "s", text: str = "hello") -> None:
@@ -127,7 +127,7 @@ async def test_a_journal_that_is_not_its_own_is_never_played_back(harness: Sqlit
     before = files_under(harness.path.parent)
     with pytest.raises(ForeignStoreError, match=r"store\.db-journal"):
         harness.open()
-    async with SessionPersistence(backend, SessionStore()) as persistence:
+    async with SessionRepository(backend, SessionStore()) as persistence:
         with pytest.raises(ForeignStoreError, match=r"store\.db-journal"):
             await persistence.list()
         with pytest.raises(ForeignStoreError, match=r"store\.db-journal"):

@@ -9,13 +9,13 @@ from persistence import (
     CorruptLogError,
     PersistenceError,
     SessionChangedError,
-    SessionPersistence,
+    SessionRepository,
     StoreWriteError,
     UnsupportedVersionError,
-    open_store,
+    open_backend,
 )
-from persistence.seam import SessionSummary
 from persistence.sqlite.harness import SqliteHarness
+from persistence.storage import SessionSummary
 from persistence.testing.harness import header, turn_events, write_turn
 from session_core import Event, FrozenDict, Replace, SessionHeader, SessionId, SessionStore
 from tests.persistence.repositories import opened, stored
@@ -250,7 +250,7 @@ async def test_appends_to_two_sessions_do_not_mix(harness: SqliteHarness) -> Non
 
 async def test_streamed_deltas_are_one_row_a_batch(harness: SqliteHarness) -> None:
     store = SessionStore()
-    async with SessionPersistence(harness.open(), store) as persistence:
+    async with SessionRepository(harness.open(), store) as persistence:
         session = store.create("s", cwd="/work")
         write_turn(session, deltas=50)
         await persistence.flush(session)
@@ -263,8 +263,8 @@ async def test_streamed_deltas_are_one_row_a_batch(harness: SqliteHarness) -> No
 
 async def test_packing_off_gives_a_row_an_event(tmp_path: Path) -> None:
     store = SessionStore()
-    backend = open_store(f"sqlite:{tmp_path}/store.db", pack=False)
-    async with SessionPersistence(backend, store) as persistence:
+    backend = open_backend(f"sqlite:{tmp_path}/store.db", pack=False)
+    async with SessionRepository(backend, store) as persistence:
         session = store.create("s", cwd="/work")
         write_turn(session, deltas=50)
         await persistence.flush(session)

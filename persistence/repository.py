@@ -4,7 +4,7 @@ Rules: operations-queue-per-session, failed-flush-keeps-events.
 
 Owns the ten methods and the order of operations: those on one session id run one after the other,
 as they came; different ids never wait for each other. Live sessions are kept by `LiveSessions`;
-what touches a backend is in `storing` and `claims`. Not thread-safe: one event loop.
+what touches a backend is in `storing` and `ownership`. Not thread-safe: one event loop.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from persistence.holding import WriteHolding
 from persistence.live import LiveSessions
 from persistence.opened import LoadedSession, OpenedSession
 from persistence.records import expand
+from persistence.slots import SessionSlots
 from persistence.storing import is_stored, load_and_repair, read_stored, repair, store_batch
-from persistence.tracking import SlotTable
 from session_core import (
     CORE_VOCABULARY,
     Event,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from persistence.seam import EntryPage, Location, SessionBackend, SessionEntry
-    from persistence.tracking import Live, Slot
+    from persistence.slots import LiveSession, SessionSlot
+    from persistence.storage import EntryPage, Location, SessionEntry, StorageBackend
     from session_core import Session, SessionHeader, SessionStore
 
 PAGE_SIZE = 50
@@ -53,7 +53,7 @@ WINDOW_MS = 200
 _TEARDOWN_S = 4.0
 
 
-class SessionPersistence:
+class SessionRepository:
     """Keeps the live sessions of a `SessionStore` in a backend, and reads stored ones.
 
     An async context manager: while it is open it follows the store; leaving it stores what is
@@ -70,7 +70,7 @@ class SessionPersistence:
 
     def __init__(
         self,
-        backend: SessionBackend,
+        backend: StorageBackend,
         store: SessionStore,
         *,
         window_ms: int = WINDOW_MS,
@@ -80,7 +80,7 @@ class SessionPersistence:
         self._sleep_until = sleep_until
         self._store = store
         self._window_s = window_ms / 1000
-        self._slots = SlotTable()
+        self._slots = SessionSlots()
         self._tasks: TaskGroup | None = None
         self._opened: LiveSessions | None = None
         self._unsubscribe: Callable[[], None] | None = None
@@ -272,7 +272,7 @@ class SessionPersistence:
                 raise SessionLiveError(session_id, "be deleted")
             if slot.header is not None and slot.writer is None:
                 # Created, and never given an event.
-                await slot.let_go()
+                await slot.release()
                 return
             if slot.writer is None:
                 slot.writer = await self._backend.acquire_writer(session_id)
@@ -280,7 +280,7 @@ class SessionPersistence:
                 with anyio.CancelScope(shield=True):
                     await slot.writer.delete()
             finally:
-                await slot.let_go()
+                await slot.release()
 
     # Live sessions.
 
@@ -343,9 +343,9 @@ class SessionPersistence:
         """Call `fn` with the durable seq after each successful write; return how to stop it."""
         return self._sessions.on_durable(session, fn)
 
-    def kick(self, session: Session) -> None:
+    def flush_soon(self, session: Session) -> None:
         """Start writing what is pending, without waiting for it."""
-        self._sessions.kick(session)
+        self._sessions.flush_soon(session)
 
     async def release(self, session: Session | str, *, discard: bool = False) -> None:
         """Store what is pending and give the session's lock back.
@@ -365,7 +365,7 @@ class SessionPersistence:
         async with self._slots.queued(session) as slot:
             if slot.owner is not None:
                 raise SessionLiveError(session, "be released by its id")
-            await slot.let_go()
+            await slot.release()
 
     @property
     def _sessions(self) -> LiveSessions:
@@ -375,7 +375,7 @@ class SessionPersistence:
         return self._opened
 
     async def _open_cold(
-        self, slot: Slot, check_header: Callable[[SessionHeader], None] | None
+        self, slot: SessionSlot, check_header: Callable[[SessionHeader], None] | None
     ) -> OpenedSession:
         locked = await self._holding.take_if_free(slot)
         try:
@@ -383,7 +383,7 @@ class SessionPersistence:
             loaded = await repair(slot.writer, stored)
             session = self._sessions.go_live(slot, loaded)
         except BaseException:
-            await slot.let_go()
+            await slot.release()
             raise
         return OpenedSession(session, loaded.repaired, locked)
 
@@ -402,7 +402,7 @@ class SessionPersistence:
                 await store_batch(self._backend, slot, batch)
             slot.loaded = None
 
-    async def _load_live(self, slot: Slot, live: Live) -> LoadedSession:
+    async def _load_live(self, slot: SessionSlot, live: LiveSession) -> LoadedSession:
         await self._sessions.drain_queued(live)
         if slot.header is None or not slot.cursor:
             raise SessionNotFoundError(slot.session_id)

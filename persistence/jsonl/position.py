@@ -29,7 +29,7 @@ class LogPosition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LogMark:
+class ReadPosition:
     """A log exactly as it was read.
 
     Attributes:

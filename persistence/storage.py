@@ -1,7 +1,7 @@
 """The primitives a backend provides (backends-bring-primitives).
 
 Owns the Protocols and the plain records that cross them; knows neither files nor tables. What a
-session store *does* (queues, repair, claims, write-behind) is the coordinator's, over these.
+session store *does* (queues, repair, ownership, write-behind) is the repository's, over these.
 
 A backend does its own threading: its methods are async, never block the event loop, and never
 abandon a half-done write when they are cancelled.
@@ -166,7 +166,7 @@ class Writer(Protocol):
         ...
 
 
-class SessionBackend(Protocol):
+class StorageBackend(Protocol):
     """One place where sessions are stored."""
 
     def locate(self, header: SessionHeader) -> Location | None:

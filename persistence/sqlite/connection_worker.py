@@ -1,4 +1,4 @@
-"""A lane: one connection, and the one thread at a time that works on it.
+"""A connection worker: one connection, and the one thread at a time that works on it.
 
 Rule: database-never-blocks-loop.
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class LaneBusyError(Exception):
-    """The lane did not become free in time. Private to the backend."""
+class WorkerBusyError(Exception):
+    """The worker did not become free in time. Private to the backend."""
 
 
-class Lane:
+class ConnectionWorker:
     """Runs work on one connection, which it opens when it is first needed.
 
     Args:
         path: of the database file.
         open_database: opens it, given when to give up waiting and whether to create it.
-        wait_s: the longest total wait of one piece of work, for the lane and for other processes.
+        wait_s: the longest total wait of one piece of work, for the worker and for other processes.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Lane:
             create: create the database if there is none.
 
         Raises:
-            LaneBusyError: other work held the lane too long.
+            WorkerBusyError: other work held the worker too long.
             DatabaseAbsentError: there is no database, and none was to be created.
         """
         give_up_at = time.monotonic() + self._wait_s
@@ -68,7 +68,7 @@ class Lane:
                     partial(self._run, work, give_up_at, create), limiter=self._limiter
                 )
         except TimeoutError as error:
-            raise LaneBusyError from error
+            raise WorkerBusyError from error
 
     async def close(self) -> None:
         """Close the connection; later work opens another."""

@@ -14,13 +14,13 @@ from persistence.records import encode_records
 from persistence.storing import read_stored
 
 if TYPE_CHECKING:
-    from persistence.seam import SessionBackend
-    from persistence.tracking import Live, Slot
+    from persistence.slots import LiveSession, SessionSlot
+    from persistence.storage import StorageBackend
     from session_core import EventLog, EventView, Session, SessionHeader
 
 
-def claim_if_resumed(live: Live) -> None:
-    """Let a session claim at once what it was plainly resumed from.
+def acquire_if_resumed(live: LiveSession) -> None:
+    """Let a session acquire at once what it was plainly resumed from.
 
     Everything less plain waits for its first flush, which may read the store and may refuse.
     """
@@ -28,10 +28,10 @@ def claim_if_resumed(live: Live) -> None:
     if slot.owner is not None or slot.header is None or slot.loaded is None:
         return
     if session.header.cwd == slot.header.cwd and is_prefix(slot.loaded, session.events):
-        _own(live)
+        _acquire(live)
 
 
-async def become_owner(backend: SessionBackend, live: Live) -> None:
+async def become_owner(backend: StorageBackend, live: LiveSession) -> None:
     """Make a live session the one that writes under its id; the slot's queue is held.
 
     Raises:
@@ -44,21 +44,21 @@ async def become_owner(backend: SessionBackend, live: Live) -> None:
     if other is not None and (slot.cursor or other.session.seq):
         raise SessionCollisionError(session.id, "another live session owns it")
     if slot.header is None:
-        await _adopt(backend, slot, session)
+        await _continue_stored(backend, slot, session)
     elif slot.cursor:
         stored = slot.loaded or (await read_stored(backend, session.id)).log
         _check_claim(session, slot.header, stored)
     elif session.header.cwd != slot.header.cwd:
         raise SessionCollisionError(session.id, f"it was created for {slot.header.cwd!r}")
-    _own(live)
+    _acquire(live)
 
 
-def _own(live: Live) -> None:
+def _acquire(live: LiveSession) -> None:
     live.slot.owner = live
     live.slot.loaded = None
 
 
-async def _adopt(backend: SessionBackend, slot: Slot, session: Session) -> None:
+async def _continue_stored(backend: StorageBackend, slot: SessionSlot, session: Session) -> None:
     """Take over what is stored under an id that this process did not know, or start anew."""
     slot.writer = await backend.acquire_writer(session.id, session.header)
     try:
@@ -70,7 +70,7 @@ async def _adopt(backend: SessionBackend, slot: Slot, session: Session) -> None:
             await slot.writer.commit_repair(stored, ())
             header, cursor = stored.header, len(stored.log)
     except BaseException:
-        await slot.let_go()
+        await slot.release()
         raise
     slot.header, slot.cursor = header, cursor
 

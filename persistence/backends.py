@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from persistence.files import Files
-    from persistence.seam import SessionBackend
+    from persistence.storage import StorageBackend
 
 ENTRY_POINT_GROUP = "acp_session_server.stores"
 
 
-def open_store(spec: str, *, files: Files | None = None, pack: bool = True) -> SessionBackend:
+def open_backend(spec: str, *, files: Files | None = None, pack: bool = True) -> StorageBackend:
     """Open the store that `spec` names: a scheme, a colon and, verbatim, a path.
 
     Rule: store-paths-are-verbatim.
@@ -51,11 +51,11 @@ def open_store(spec: str, *, files: Files | None = None, pack: bool = True) -> S
     return _plugin(spec, scheme)(path)
 
 
-def _plugin(spec: str, scheme: str) -> Callable[[str], SessionBackend]:
+def _plugin(spec: str, scheme: str) -> Callable[[str], StorageBackend]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - rarely needed, slow to import
 
     plugins = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if scheme not in plugins:
         raise UnknownStoreError(spec, ("jsonl:PATH", "sqlite:PATH", "memory:", *sorted(plugins)))
-    factory: Callable[[str], SessionBackend] = plugins[scheme].load()
+    factory: Callable[[str], StorageBackend] = plugins[scheme].load()
     return factory

@@ -39,23 +39,23 @@ def _read_outcome(value: object) -> PermissionOutcome:
     return SelectedOutcome.model_validate(value)
 
 
-class RequestPermissionAnswer(WireModel):
+class RequestPermissionResult(WireModel):
     """Of `session/request_permission`; an outcome that is neither known form does not parse."""
 
     outcome: Annotated[PermissionOutcome, BeforeValidator(_read_outcome)]
 
 
-class ReadTextFileAnswer(WireModel):
+class ReadTextFileResult(WireModel):
     """Of `fs/read_text_file`."""
 
     content: StrictStr
 
 
-class EmptyAnswer(WireModel):
+class EmptyResult(WireModel):
     """Of `fs/write_text_file`, `terminal/kill` and `terminal/release`."""
 
 
-class CreateTerminalAnswer(WireModel):
+class CreateTerminalResult(WireModel):
     """Of `terminal/create`."""
 
     terminal_id: StrictStr
@@ -68,7 +68,7 @@ class ExitStatus(WireModel):
     signal: LenientStr = None
 
 
-class TerminalOutputAnswer(WireModel):
+class TerminalOutputResult(WireModel):
     """Of `terminal/output`."""
 
     output: StrictStr
@@ -76,11 +76,11 @@ class TerminalOutputAnswer(WireModel):
     exit_status: Annotated[ExitStatus | None, NONE_ON_ERROR] = None
 
 
-class WaitForExitAnswer(ExitStatus):
+class WaitForExitResult(ExitStatus):
     """Of `terminal/wait_for_exit`."""
 
 
-class ElicitationAnswer(WireModel):
+class ElicitationResult(WireModel):
     """Of `elicitation/create`; an action other than accept and decline counts as cancel."""
 
     action: StrictStr

@@ -2,7 +2,7 @@
 
 A final tool status must not be seen before it is durable (stored-before-shown-or-done), and nothing
 of a running turn may fall between the frames of a replay (load-during-turn-loses-nothing). Both are
-waits of the outlet, not of its callers.
+waits of the gate, not of its callers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class SessionOutlet:
+class UpdateGate:
     """Sends frames, or keeps them back in order.
 
     Args:

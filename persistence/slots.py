@@ -1,4 +1,4 @@
-"""What the coordinator remembers: a slot for each session id, and the live session in it."""
+"""What the repository remembers: a slot for each session id, and the live session in it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from persistence.errors import PersistenceError
     from persistence.opened import LoadedSession
-    from persistence.seam import Writer
+    from persistence.storage import Writer
     from session_core import EventLog, Record, Session, SessionHeader
 
 
-class Slot:
+class SessionSlot:
     """One session id in this process.
 
     Attributes:
@@ -31,7 +31,7 @@ class Slot:
             each batch; given back when the session has been idle for a while.
         position: where the log was left when the right was last given back; None if it must be
             read before it is written.
-        loaded: the log that `load` returned, until a live session claims it or it grows.
+        loaded: the log that `load` returned, until a live session acquires it or it grows.
         owner: the live session that writes here, once it has proven that it may.
         loading: a cold load is under way; nobody may go live with this id.
         fold: the summary of what is stored, once somebody has asked for it.
@@ -61,7 +61,7 @@ class Slot:
         self.writer: Writer | None = None
         self.position: object | None = None
         self.loaded: EventLog | None = None
-        self.owner: Live | None = None
+        self.owner: LiveSession | None = None
         self.loading = False
         self.fold: SummaryFold | None = None
 
@@ -70,7 +70,7 @@ class Slot:
         """Whether nothing would be lost by dropping the slot."""
         return self.users == 0 and self.header is None and self.owner is None
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         """Know nothing of the id any more, and give the right to write back."""
         writer = self.writer
         self.header = None
@@ -111,7 +111,7 @@ class Slot:
 
 
 @dataclass(eq=False, slots=True)
-class Live:
+class LiveSession:
     """One live session of the core's store.
 
     Attributes:
@@ -128,7 +128,7 @@ class Live:
     """
 
     session: Session
-    slot: Slot
+    slot: SessionSlot
     unobserve: Callable[[], None] = field(default=lambda: None)
     timer: anyio.Event | None = None
     lost: PersistenceError | None = None
@@ -158,26 +158,26 @@ class Live:
         return self.session.seq - self.durable
 
 
-class SlotTable:
+class SessionSlots:
     """The slots of a process; one exists only while somebody has a use for it."""
 
     def __init__(self) -> None:
-        self._slots: dict[str, Slot] = {}
+        self._slots: dict[str, SessionSlot] = {}
 
-    def get(self, session_id: str) -> Slot:
+    def get(self, session_id: str) -> SessionSlot:
         """Return the slot of an id."""
         slot = self._slots.get(session_id)
         if slot is None:
-            slot = self._slots[session_id] = Slot(session_id)
+            slot = self._slots[session_id] = SessionSlot(session_id)
         return slot
 
-    def drop_if_idle(self, slot: Slot) -> None:
+    def drop_if_idle(self, slot: SessionSlot) -> None:
         """Drop a slot that nobody uses."""
         if slot.is_idle and self._slots.get(slot.session_id) is slot:
             del self._slots[slot.session_id]
 
     @asynccontextmanager
-    async def queued(self, session_id: str) -> AsyncIterator[Slot]:
+    async def queued(self, session_id: str) -> AsyncIterator[SessionSlot]:
         """Hold the slot of an id, after everybody who asked before."""
         slot = self.get(session_id)
         slot.users += 1
