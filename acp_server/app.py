@@ -106,7 +106,7 @@ class Server:
         """Open the store if it did not open before, whose cause may be gone.
 
         Raises:
-            PersistenceError: it does not open now either.
+            PersistenceError: It does not open now either.
         """
         methods = (self._service or self._open_service()).methods()
         if not self._store_opened.is_set():

@@ -27,13 +27,13 @@ def open_backend(spec: str, *, files: Files | None = None, pack: bool = True) ->
     callable that takes the path and returns a backend.
 
     Args:
-        spec: for instance `jsonl:/var/lib/sessions`.
-        files: the file layer of the JSONL backend; the operating system's by default.
-        pack: write runs of deltas as packed rows.
+        spec: For instance `jsonl:/var/lib/sessions`.
+        files: The file layer of the JSONL backend; the operating system's by default.
+        pack: Write runs of deltas as packed rows.
 
     Raises:
-        UnknownStoreError: no backend has this scheme.
-        PersistenceError: the place cannot hold a store.
+        UnknownStoreError: No backend has this scheme.
+        PersistenceError: The place cannot hold a store.
     """
     scheme, colon, path = spec.partition(":")
     if colon and scheme == "memory" and not path:

@@ -131,9 +131,9 @@ class CorruptLogError(PersistenceError):
     """Committed bytes are damaged; the log was left as it is.
 
     Attributes:
-        reason: what is wrong there.
-        seq: the seq that was expected where the damage is, if that is known.
-        offset: the byte at which the damage starts, for stores of bytes.
+        reason: What is wrong there.
+        seq: The seq that was expected where the damage is, if that is known.
+        offset: The byte at which the damage starts, for stores of bytes.
     """
 
     _fault = "is damaged"

@@ -46,9 +46,9 @@ class WriteHolding:
     """Takes the right to write, and gives it back.
 
     Args:
-        backend: where sessions are stored.
-        tasks: where idle sessions are waited for.
-        sleep_until: waits until a time of the event loop.
+        backend: Where sessions are stored.
+        tasks: Where idle sessions are waited for.
+        sleep_until: Waits until a time of the event loop.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class WriteHolding:
         A store that cannot be written can still be looked at.
 
         Raises:
-            SessionNotFoundError: it is not stored.
+            SessionNotFoundError: It is not stored.
         """
         if slot.writer is None:
             try:
@@ -84,7 +84,7 @@ class WriteHolding:
         """Read a session that may be written meanwhile, unless the right is taken.
 
         Raises:
-            PersistenceError: see `read_stored`.
+            PersistenceError: See `read_stored`.
         """
         try:
             return await read_stored(self._backend, slot.session_id, check_header)
@@ -103,10 +103,10 @@ class WriteHolding:
             None if nobody has.
 
         Raises:
-            SessionLockedError: another process has it; nothing has changed.
-            SessionOvertakenError: another process went on, and something here is not stored.
-            SessionChangedError: what is stored does not begin with what was read.
-            PersistenceError: the store could not be read, or not be repaired.
+            SessionLockedError: Another process has it; nothing has changed.
+            SessionOvertakenError: Another process went on, and something here is not stored.
+            SessionChangedError: What is stored does not begin with what was read.
+            PersistenceError: The store could not be read, or not be repaired.
         """
         slot = live.slot
         try:

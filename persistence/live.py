@@ -68,7 +68,7 @@ class LiveSessions(StoreListener):
         """Return what is known of a live session.
 
         Raises:
-            SessionNotFoundError: it is not live in the store that is followed.
+            SessionNotFoundError: It is not live in the store that is followed.
         """
         live = self._live.get(session.id)
         if live is None or live.session is not session:
@@ -98,8 +98,8 @@ class LiveSessions(StoreListener):
         """Make a stored session live: it owns its id from the start; the slot's queue is held.
 
         Raises:
-            SessionLiveError: the id is live already.
-            Exception: what a listener of the store vetoed it with.
+            SessionLiveError: The id is live already.
+            Exception: What a listener of the store vetoed it with.
         """
         session = self._store.prepare(slot.session_id, header=loaded.header, seed=loaded.log)
         try:
@@ -123,7 +123,7 @@ class LiveSessions(StoreListener):
         """Return who owns a slot, once a session that is on its way out is out; its queue is held.
 
         Raises:
-            PersistenceError: what is left of that session could not be stored.
+            PersistenceError: What is left of that session could not be stored.
         """
         if slot.owner in self._retiring:
             await self._retire_queued(slot.owner)
@@ -133,7 +133,7 @@ class LiveSessions(StoreListener):
         """Store everything that is pending; the slot's queue is held.
 
         Raises:
-            PersistenceError: see `flush`.
+            PersistenceError: See `flush`.
         """
         slot, session = live.slot, live.session
         if not live.pending:

@@ -71,7 +71,7 @@ class FileLock:
         """Take the lock if it becomes free within `wait_s`; blocks the thread that long.
 
         Raises:
-            OSError: the lock file cannot be opened, or was removed every time it was taken.
+            OSError: The lock file cannot be opened, or was removed every time it was taken.
         """
         # Imported with the first lock: 25 ms that `initialize` must not pay.
         from filelock import Timeout, UnixFileLock  # noqa: PLC0415

@@ -15,7 +15,7 @@ def encode_id(session_id: str) -> str:
     """Return the name of a session id, injective over UTF-16 code units.
 
     Raises:
-        InvalidSessionIdError: the id is empty, or its name longer than file systems allow.
+        InvalidSessionIdError: The id is empty, or its name longer than file systems allow.
     """
     if not session_id:
         raise InvalidSessionIdError(session_id, "it is empty")

@@ -15,8 +15,8 @@ class RepairReport:
     """What a load put right on the disk.
 
     Attributes:
-        torn: what was cut off or completed at the end of the log; None if nothing.
-        closer_count: events that were appended to close an interrupted turn.
+        torn: What was cut off or completed at the end of the log; None if nothing.
+        closer_count: Events that were appended to close an interrupted turn.
     """
 
     torn: str | None
@@ -28,9 +28,9 @@ class OpenedSession:
     """A stored session that is live now.
 
     Attributes:
-        session: the live session.
-        repaired: what had to be put right; None if nothing, or if it was live already.
-        locked: who else has it; nothing can be written until that process lets it go.
+        session: The live session.
+        repaired: What had to be put right; None if nothing, or if it was live already.
+        locked: Who else has it; nothing can be written until that process lets it go.
     """
 
     session: Session

@@ -35,9 +35,9 @@ async def become_owner(backend: StorageBackend, live: LiveSession) -> None:
     """Make a live session the one that writes under its id; the slot's queue is held.
 
     Raises:
-        SessionCollisionError: the id is another session's.
-        SessionLockedError: another process has it open.
-        PersistenceError: what is stored could not be read.
+        SessionCollisionError: The id is another session's.
+        SessionLockedError: Another process has it open.
+        PersistenceError: What is stored could not be read.
     """
     slot, session = live.slot, live.session
     other = slot.owner

@@ -43,7 +43,7 @@ def take_page(
     """Return the rows of one page, ordered by their `place`, and the cursor of the next.
 
     Raises:
-        InvalidCursorError: no page gave this cursor.
+        InvalidCursorError: No page gave this cursor.
     """
     after = None if cursor is None else decode_cursor(cursor)
     rest = rows if after is None else (row for row in rows if place(row) > after)
@@ -82,7 +82,7 @@ def decode_cursor(cursor: str) -> ListKey:
     """Return the key behind which a page starts.
 
     Raises:
-        InvalidCursorError: no page gave this cursor.
+        InvalidCursorError: No page gave this cursor.
     """
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)

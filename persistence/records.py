@@ -89,7 +89,7 @@ def parse_json(line: bytes) -> Any:
     """Return the value of one line, exactly.
 
     Raises:
-        BadRecordError: the line is not JSON.
+        BadRecordError: The line is not JSON.
     """
     try:
         value = orjson.loads(line)
@@ -118,7 +118,7 @@ class LogDecoder:
     """Builds a log from its lines, in order, each record checked once, the surface rules included.
 
     Attributes:
-        unknown_keys: names beside those of an event's envelope. A later format may have added them;
+        unknown_keys: Names beside those of an event's envelope. A later format may have added them;
             they stay in the file, and the log in memory goes without (B41).
     """
 

@@ -24,7 +24,6 @@ from persistence.errors import (
 from persistence.holding import WriteHolding
 from persistence.live import LiveSessions
 from persistence.opened import LoadedSession, OpenedSession
-from persistence.records import expand
 from persistence.slots import SessionSlots
 from persistence.storing import is_stored, load_and_repair, read_stored, repair, store_batch
 from session_core import (
@@ -36,13 +35,13 @@ from session_core import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from anyio.abc import TaskGroup
 
     from persistence.slots import LiveSession, SessionSlot
-    from persistence.storage import EntryPage, Location, SessionEntry, StorageBackend
+    from persistence.storage import EntryPage, Location, StorageBackend
     from session_core import Session, SessionHeader, SessionStore
 
 PAGE_SIZE = 50
@@ -61,10 +60,10 @@ class SessionRepository:
     anything could not be stored.
 
     Args:
-        backend: where sessions are kept.
-        store: whose live sessions are kept.
-        window_ms: how long an event may wait that no checkpoint asks for.
-        sleep_until: waits until a time of the event loop; the lock of a session that was not used
+        backend: Where sessions are kept.
+        store: Whose live sessions are kept.
+        window_ms: How long an event may wait that no checkpoint asks for.
+        sleep_until: Waits until a time of the event loop; the lock of a session that was not used
             until then is given back.
     """
 
@@ -119,7 +118,7 @@ class SessionRepository:
         """Register a session that `append` will fill; nothing is stored before that.
 
         Raises:
-            SessionCollisionError: the id is open here or stored already.
+            SessionCollisionError: The id is open here or stored already.
         """
         async with self._slots.queued(header.id) as slot:
             if slot.header is not None or slot.owner is not None:
@@ -134,10 +133,10 @@ class SessionRepository:
         """Store events of a session that is not live; the batch is taken at the call.
 
         Raises:
-            SessionCoreError: an event has no legal form.
-            SequenceError: the events do not continue what is stored; nothing was written.
-            SessionNotFoundError: the id was neither created nor stored.
-            SessionLiveError: a live session writes under this id.
+            SessionCoreError: An event has no legal form.
+            SequenceError: The events do not continue what is stored; nothing was written.
+            SessionNotFoundError: The id was neither created nor stored.
+            SessionLiveError: A live session writes under this id.
         """
         return self._append(session_id, [_checked_event(event) for event in events])
 
@@ -153,15 +152,15 @@ class SessionRepository:
         `release`.
 
         Args:
-            session_id: the session.
-            check_header: called before anything is changed; what it raises ends the load.
+            session_id: The session.
+            check_header: Called before anything is changed; what it raises ends the load.
 
         Raises:
-            SessionNotFoundError: it is not stored.
-            SessionLockedError: another process has it open.
-            CorruptLogError: committed bytes are damaged; nothing was changed.
-            UnsupportedVersionError: it is of another format version; nothing was changed.
-            SessionLiveError: it is live here with an open turn.
+            SessionNotFoundError: It is not stored.
+            SessionLockedError: Another process has it open.
+            CorruptLogError: Committed bytes are damaged; nothing was changed.
+            UnsupportedVersionError: It is of another format version; nothing was changed.
+            SessionLiveError: It is live here with an open turn.
         """
         async with self._slots.queued(session_id) as slot:
             owner = await self._sessions.settled_owner(slot)
@@ -185,15 +184,15 @@ class SessionRepository:
         turn included. Else what a crash has left is put right first.
 
         Args:
-            session_id: the session.
-            check_header: called before anything is changed; what it raises ends the opening.
+            session_id: The session.
+            check_header: Called before anything is changed; what it raises ends the opening.
 
         Raises:
-            SessionNotFoundError: it is not stored.
-            CorruptLogError: committed bytes are damaged, or it breaks a rule of the surface;
+            SessionNotFoundError: It is not stored.
+            CorruptLogError: Committed bytes are damaged, or it breaks a rule of the surface;
                 nothing was changed.
-            UnsupportedVersionError: it is of another format version; nothing was changed.
-            SessionLiveError: a session that is not stored is live under this id.
+            UnsupportedVersionError: It is of another format version; nothing was changed.
+            SessionLiveError: A session that is not stored is live under this id.
         """
         async with self._slots.queued(session_id) as slot:
             owner = await self._sessions.settled_owner(slot)
@@ -216,24 +215,12 @@ class SessionRepository:
         """Return a stored session as it is, without a lock, a repair or closers.
 
         Raises:
-            SessionNotFoundError: it is not stored.
-            CorruptLogError: committed bytes are damaged.
-            UnsupportedVersionError: it is of another format version.
+            SessionNotFoundError: It is not stored.
+            CorruptLogError: Committed bytes are damaged.
+            UnsupportedVersionError: It is of another format version.
         """
         stored = await read_stored(self._backend, session_id)
         return LoadedSession(stored.header, stored.log)
-
-    async def read_from(self, session_id: str, seq: int) -> AsyncIterator[Event]:
-        """Yield the stored events from `seq` on, without a lock or a repair.
-
-        Raises:
-            SessionNotFoundError: it is not stored.
-            CorruptLogError: committed bytes are damaged.
-        """
-        stored = await read_stored(self._backend, session_id)
-        if seq < len(stored.log):
-            for event in expand(stored.log.records(seq)):
-                yield event
 
     async def list(
         self, cwd: str | None = None, cursor: str | None = None, limit: int = PAGE_SIZE
@@ -241,18 +228,9 @@ class SessionRepository:
         """Return a page of stored sessions, the latest first (list-rows-fold-the-log).
 
         Raises:
-            InvalidCursorError: no page gave this cursor.
+            InvalidCursorError: No page gave this cursor.
         """
         return await self._backend.list_page(cwd, cursor, limit)
-
-    async def list_snapshots(self) -> Sequence[SessionEntry]:
-        """Return every stored session with its revision."""
-        page = await self._backend.list_page(None, None, PAGE_SIZE)
-        entries = page.entries
-        while page.next_cursor is not None:
-            page = await self._backend.list_page(None, page.next_cursor, PAGE_SIZE)
-            entries += page.entries
-        return entries
 
     async def has(self, session_id: str) -> bool:
         """Tell whether a session is stored, in whatever state."""
@@ -262,10 +240,10 @@ class SessionRepository:
         """Remove everything of a session that is not live here.
 
         Raises:
-            SessionNotFoundError: it is not stored.
-            SessionLiveError: it is live here.
-            SessionLockedError: another process has it open; nothing was deleted.
-            StoreWriteError: something was left behind.
+            SessionNotFoundError: It is not stored.
+            SessionLiveError: It is live here.
+            SessionLockedError: Another process has it open; nothing was deleted.
+            StoreWriteError: Something was left behind.
         """
         async with self._slots.queued(session_id) as slot:
             if await self._sessions.settled_owner(slot) is not None:
@@ -288,7 +266,7 @@ class SessionRepository:
         """Return once every event appended before the call is durable; at no cost if all are.
 
         Raises:
-            PersistenceError: they are not. They stay pending, unless it is a
+            PersistenceError: They are not. They stay pending, unless it is a
                 `SessionChangedError` or `SessionCollisionError`: then the session cannot be stored
                 any more, and its pending events are dropped.
         """
@@ -303,15 +281,15 @@ class SessionRepository:
         went on with the session, this one reads on in place: the object stays.
 
         Args:
-            session: a live session.
-            wait: whether to wait up to 2 s for another process.
+            session: A live session.
+            wait: Whether to wait up to 2 s for another process.
 
         Raises:
-            SessionLockedError: another process has it; nothing has changed.
-            SessionOvertakenError: another process went on, and something here is not stored: the
+            SessionLockedError: Another process has it; nothing has changed.
+            SessionOvertakenError: Another process went on, and something here is not stored: the
                 session cannot be stored any more.
-            SessionChangedError: what is stored is not what was read: as above.
-            PersistenceError: the store could not be read or written; nothing has changed.
+            SessionChangedError: What is stored is not what was read: as above.
+            PersistenceError: The store could not be read or written; nothing has changed.
         """
         await self._sessions.hold(session, wait=wait)
 
@@ -321,9 +299,9 @@ class SessionRepository:
         """Say who works with a session.
 
         Args:
-            session: a live session.
-            is_busy: while it says so, the right to write is kept, once it is held.
-            read_on: called at once when the session has read on what another process wrote, with
+            session: A live session.
+            is_busy: While it says so, the right to write is kept, once it is held.
+            read_on: Called at once when the session has read on what another process wrote, with
                 how many events it had before.
         """
         self._sessions.attend(session, is_busy, read_on)
@@ -357,7 +335,7 @@ class SessionRepository:
                 not stand in the way of that.
 
         Raises:
-            PersistenceError: what is pending could not be stored; nothing was released.
+            PersistenceError: What is pending could not be stored; nothing was released.
         """
         if not isinstance(session, str):
             await self._sessions.release(session, discard=discard)

@@ -23,18 +23,18 @@ class SessionSlot:
     """One session id in this process.
 
     Attributes:
-        queue: operations on the id pass through it one by one, in the order they came.
-        users: how many operations and live sessions refer to the slot.
-        header: set while the id is tracked: from `create`, `load` or a live session's first flush.
-        cursor: events that are stored durably.
-        writer: the right to write; taken to open a session if it is free, to load one, and with
+        queue: Operations on the id pass through it one by one, in the order they came.
+        users: How many operations and live sessions refer to the slot.
+        header: Set while the id is tracked: from `create`, `load` or a live session's first flush.
+        cursor: Events that are stored durably.
+        writer: The right to write; taken to open a session if it is free, to load one, and with
             each batch; given back when the session has been idle for a while.
-        position: where the log was left when the right was last given back; None if it must be
+        position: Where the log was left when the right was last given back; None if it must be
             read before it is written.
-        loaded: the log that `load` returned, until a live session acquires it or it grows.
-        owner: the live session that writes here, once it has proven that it may.
-        loading: a cold load is under way; nobody may go live with this id.
-        fold: the summary of what is stored, once somebody has asked for it.
+        loaded: The log that `load` returned, until a live session acquires it or it grows.
+        owner: The live session that writes here, once it has proven that it may.
+        loading: A cold load is under way; nobody may go live with this id.
+        fold: The summary of what is stored, once somebody has asked for it.
     """
 
     __slots__ = (
@@ -115,16 +115,16 @@ class LiveSession:
     """One live session of the core's store.
 
     Attributes:
-        timer: set to end the wait of the write-behind that is under way; None when none is.
-        lost: why the session can never be flushed again; its later events are dropped.
-        closed: everything of it was stored and given back; later events are nobody's.
-        failure_logged: a background write failed, and no write has succeeded since.
-        listeners: told the durable seq after each flush.
-        used_at: when the right to write was last asked for or used, in the event loop's time.
-        watched: somebody waits for the session to become idle.
-        is_busy: whether somebody outside still needs the right to write.
-        read_on: told how many events there were before the session read on others' events.
-        unobserve: stops following the session's events.
+        timer: Set to end the wait of the write-behind that is under way; None when none is.
+        lost: Why the session can never be flushed again; its later events are dropped.
+        closed: Everything of it was stored and given back; later events are nobody's.
+        failure_logged: A background write failed, and no write has succeeded since.
+        listeners: Told the durable seq after each flush.
+        used_at: When the right to write was last asked for or used, in the event loop's time.
+        watched: Somebody waits for the session to become idle.
+        is_busy: Whether somebody outside still needs the right to write.
+        read_on: Told how many events there were before the session read on others' events.
+        unobserve: Stops following the session's events.
     """
 
     session: Session

@@ -32,8 +32,8 @@ class SessionSummary:
     Rule: summary-is-only-a-cache.
 
     Attributes:
-        updated_at: epoch ms of the end of the last message turn, never below `createdAt`.
-        turn_count: number of turns that have started.
+        updated_at: Epoch ms of the end of the last message turn, never below `createdAt`.
+        turn_count: Number of turns that have started.
     """
 
     title: str | None
@@ -48,12 +48,12 @@ class StoredLog:
     """One log as it stands in the store, its torn tail left out.
 
     Attributes:
-        log: every complete event.
-        torn: backend's own description of what `commit_repair` has to cut or complete; None when
+        log: Every complete event.
+        torn: Backend's own description of what `commit_repair` has to cut or complete; None when
             the stored form is whole.
-        mark: backend's own note of the exact state that was read, for `commit_repair`.
-        problems: oddities worth one warning each that did not stop the read.
-        revision: opaque, see `SessionEntry.revision`.
+        mark: Backend's own note of the exact state that was read, for `commit_repair`.
+        problems: Oddities worth one warning each that did not stop the read.
+        revision: Opaque, see `SessionEntry.revision`.
     """
 
     header: SessionHeader
@@ -68,7 +68,7 @@ class SessionEntry(NamedTuple):
     """One row of a list.
 
     Attributes:
-        revision: the same while the log is unchanged, another after every append, mutating repair
+        revision: The same while the log is unchanged, another after every append, mutating repair
             or recreation.
     """
 
@@ -119,14 +119,14 @@ class Writer(Protocol):
         """Store a batch durably, all or nothing; the first one creates the session.
 
         Args:
-            header: written with the first batch, ignored afterwards.
-            records: contiguous with the log as this writer left it.
-            summary: the cache after this batch, given at the end of a turn; it may be dropped.
+            header: Written with the first batch, ignored afterwards.
+            records: Contiguous with the log as this writer left it.
+            summary: The cache after this batch, given at the end of a turn; it may be dropped.
 
         Raises:
-            SessionCollisionError: the first batch found the session stored already.
-            SessionChangedError: the log is not as this writer left it; nothing was written.
-            StoreWriteError: nothing was stored.
+            SessionCollisionError: The first batch found the session stored already.
+            SessionChangedError: The log is not as this writer left it; nothing was written.
+            StoreWriteError: Nothing was stored.
         """
         ...
 
@@ -136,8 +136,8 @@ class Writer(Protocol):
         With nothing torn and no closers it writes nothing.
 
         Raises:
-            SessionChangedError: the log is no longer the one that was read.
-            StoreWriteError: the repair is not complete; a later load repeats it.
+            SessionChangedError: The log is no longer the one that was read.
+            StoreWriteError: The repair is not complete; a later load repeats it.
         """
         ...
 
@@ -145,11 +145,11 @@ class Writer(Protocol):
         """Continue a log that nobody has touched since a writer left it; writes nothing.
 
         Args:
-            position: what that writer had as its `position` after its last successful call.
+            position: What that writer had as its `position` after its last successful call.
 
         Raises:
-            SessionChangedError: the log is no longer there, or not exactly that; it has to be read.
-            StoreWriteError: the operating system refused to look.
+            SessionChangedError: The log is no longer there, or not exactly that; it has to be read.
+            StoreWriteError: The operating system refused to look.
         """
         ...
 
@@ -157,7 +157,7 @@ class Writer(Protocol):
         """Remove every trace of the session and give the right to write back.
 
         Raises:
-            StoreWriteError: something was left behind; the writer is released nevertheless.
+            StoreWriteError: Something was left behind; the writer is released nevertheless.
         """
         ...
 
@@ -177,9 +177,9 @@ class StorageBackend(Protocol):
         """Read one log without a lock and without changing anything; None when there is none.
 
         Raises:
-            CorruptLogError: committed bytes are damaged.
-            UnsupportedVersionError: the header names another format version.
-            StoreReadError: the operating system refused.
+            CorruptLogError: Committed bytes are damaged.
+            UnsupportedVersionError: The header names another format version.
+            StoreReadError: The operating system refused.
         """
         ...
 
@@ -190,12 +190,12 @@ class StorageBackend(Protocol):
         and logged as one warning.
 
         Args:
-            cwd: only sessions whose `cwd` is this directory by realpath.
+            cwd: Only sessions whose `cwd` is this directory by realpath.
             cursor: `next_cursor` of a former page.
-            limit: most rows of a page; at least 1.
+            limit: Most rows of a page; at least 1.
 
         Raises:
-            InvalidCursorError: the cursor is not one of ours.
+            InvalidCursorError: The cursor is not one of ours.
         """
         ...
 
@@ -205,15 +205,15 @@ class StorageBackend(Protocol):
         """Take the exclusive right to write a session (writing-takes-the-lock).
 
         Args:
-            session_id: the session to write.
-            header: given when the session may have to be created: backends that place a log by
+            session_id: The session to write.
+            header: Given when the session may have to be created: backends that place a log by
                 its header need it.
-            wait: whether to wait for another holder, up to 3 s: an editor that restarts its agent
+            wait: Whether to wait for another holder, up to 3 s: an editor that restarts its agent
                 gives the old one this long to go.
 
         Raises:
-            SessionNotFoundError: the session is not stored and no header was given.
-            SessionLockedError: another holder kept it.
+            SessionNotFoundError: The session is not stored and no header was given.
+            SessionLockedError: Another holder kept it.
         """
         ...
 

@@ -42,14 +42,14 @@ async def read_stored(
     """Read a log, having seen that it is the right one.
 
     Args:
-        backend: where it is stored.
-        session_id: whose it is.
-        check_header: sees the header; what it raises ends the reading.
+        backend: Where it is stored.
+        session_id: Whose it is.
+        check_header: Sees the header; what it raises ends the reading.
 
     Raises:
-        SessionNotFoundError: it is not stored.
-        CorruptLogError: committed bytes are damaged, or it is another session's.
-        UnsupportedVersionError: it is of another format version.
+        SessionNotFoundError: It is not stored.
+        CorruptLogError: Committed bytes are damaged, or it is another session's.
+        UnsupportedVersionError: It is of another format version.
     """
     stored = await backend.load_stored(session_id)
     if stored is None:
@@ -91,9 +91,9 @@ async def repair(writer: Writer | None, stored: StoredLog) -> LoadedSession:
     """Put right what a crash has left of a log; without a writer it is returned as it stands.
 
     Raises:
-        CorruptLogError: the log breaks a rule of the surface; nothing was changed.
-        SessionChangedError: the log is no longer the one that was read.
-        StoreWriteError: the repair is not complete; a later one repeats it.
+        CorruptLogError: The log breaks a rule of the surface; nothing was changed.
+        SessionChangedError: The log is no longer the one that was read.
+        StoreWriteError: The repair is not complete; a later one repeats it.
     """
     session_id, log = stored.header.id, stored.log
     if (fault := state_of(log).surface_fault) is not None:
@@ -116,7 +116,7 @@ async def store_batch(
     """Store records behind what is stored, durably; run it shielded from cancellation.
 
     Raises:
-        PersistenceError: nothing was stored, and the slot is as it was.
+        PersistenceError: Nothing was stored, and the slot is as it was.
     """
     header = slot.header
     if header is None:

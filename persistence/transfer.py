@@ -48,8 +48,8 @@ class Transferred:
     """A session that now stands in the target.
 
     Attributes:
-        torn: what was left out at the end of the source because it was no complete record.
-        problems: oddities of the source, what was left out of its events among them.
+        torn: What was left out at the end of the source because it was no complete record.
+        problems: Oddities of the source, what was left out of its events among them.
     """
 
     header: SessionHeader
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
     Attributes:
         kind: `damage` (cannot be read as it was written), `refused` (an event that no load takes),
             or `order` (an event out of its place, which a load tolerates).
-        seq: of the event, if it is about one.
+        seq: Of the event, if it is about one.
     """
 
     kind: ProblemKind
@@ -77,9 +77,9 @@ class Verification:
     """What a look at every byte of a session found.
 
     Attributes:
-        event_count: complete events; 0 for a log that cannot be read.
-        problems: empty for a sound session.
-        notes: what is worth knowing and no problem.
+        event_count: Complete events; 0 for a log that cannot be read.
+        problems: Empty for a sound session.
+        notes: What is worth knowing and no problem.
     """
 
     session_id: str
@@ -103,17 +103,17 @@ async def import_log(
     is left out.
 
     Args:
-        path: the log, a header line and then one storage record a line.
-        target: where it goes.
-        session_id: stored instead of the header's id.
-        cwd: stored instead of the header's working directory.
+        path: The log, a header line and then one storage record a line.
+        target: Where it goes.
+        session_id: Stored instead of the header's id.
+        cwd: Stored instead of the header's working directory.
 
     Raises:
-        CorruptLogError: it is no such log; `session_id` of the error is the path.
-        UnsupportedVersionError: it is of another format version.
-        SessionCollisionError: the target has a session of this id.
-        TransferError: it has no events, or what was stored is not the same.
-        StoreReadError: the file cannot be read.
+        CorruptLogError: It is no such log; `session_id` of the error is the path.
+        UnsupportedVersionError: It is of another format version.
+        SessionCollisionError: The target has a session of this id.
+        TransferError: It has no events, or what was stored is not the same.
+        StoreReadError: The file cannot be read.
     """
     overrides = {"id": session_id, "cwd": cwd}
     given = {key: value for key, value in overrides.items() if value is not None}
@@ -130,11 +130,11 @@ async def copy_session(
     The source is read without a lock: what another process appends meanwhile is not copied.
 
     Raises:
-        SessionNotFoundError: the source has no such session.
-        CorruptLogError: committed bytes of it are damaged.
-        UnsupportedVersionError: it is of another format version.
-        SessionCollisionError: the target has a session of this id.
-        TransferError: it has no events, or what was stored is not the same.
+        SessionNotFoundError: The source has no such session.
+        CorruptLogError: Committed bytes of it are damaged.
+        UnsupportedVersionError: It is of another format version.
+        SessionCollisionError: The target has a session of this id.
+        TransferError: It has no events, or what was stored is not the same.
     """
     stored = await read_stored(source, session_id)
     await _store(stored.header, stored.log, target)
@@ -146,8 +146,8 @@ async def verify(backend: StorageBackend, session_id: str) -> Verification:
     """Read a session and hold it to every rule; changes nothing and takes no lock.
 
     Raises:
-        SessionNotFoundError: it is not stored.
-        StoreReadError: the operating system refused.
+        SessionNotFoundError: It is not stored.
+        StoreReadError: The operating system refused.
     """
     try:
         stored = await read_stored(backend, session_id)

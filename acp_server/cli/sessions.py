@@ -140,8 +140,8 @@ async def _resolve(backend: StorageBackend, name: str) -> str:
     """Return the id that a full id, a unique prefix or `latest` means.
 
     Raises:
-        UsageError: several sessions begin so.
-        SessionNotFoundError: there is no latest session, as there is none.
+        UsageError: Several sessions begin so.
+        SessionNotFoundError: There is no latest session, as there is none.
     """
     if name == LATEST:
         page = await backend.list_page(None, None, 1)

@@ -80,8 +80,8 @@ class LogFile:
         """Continue a log that stands as a writer has left it: same file, size and last checksum.
 
         Raises:
-            SessionChangedError: it does not, or has no checksum that could tell.
-            StoreWriteError: it cannot be looked at.
+            SessionChangedError: It does not, or has no checksum that could tell.
+            StoreWriteError: It cannot be looked at.
         """
         device, inode, self._end, self._seq, self._crc, self._sidecar_size = position
         self._identity = (device, inode)
@@ -97,8 +97,8 @@ class LogFile:
         """Create the log with its first bytes, atomically and without overwriting.
 
         Raises:
-            SessionCollisionError: a log is there already; it was not touched.
-            StoreWriteError: nothing was created.
+            SessionCollisionError: A log is there already; it was not touched.
+            StoreWriteError: Nothing was created.
         """
         files, paths = self._files, self.paths
         try:
@@ -140,8 +140,8 @@ class LogFile:
         """Append complete records durably, or change nothing.
 
         Raises:
-            SessionChangedError: the log is not as it was left; nothing was written.
-            StoreWriteError: the append was rolled back, or has to be before the next one.
+            SessionChangedError: The log is not as it was left; nothing was written.
+            StoreWriteError: The append was rolled back, or has to be before the next one.
         """
         handle = self._open_checked()
         try:
@@ -161,8 +161,8 @@ class LogFile:
         """Cut the log to `end` bytes, durably.
 
         Raises:
-            SessionChangedError: the log is not as it was left.
-            StoreWriteError: the file could not be cut.
+            SessionChangedError: The log is not as it was left.
+            StoreWriteError: The file could not be cut.
         """
         handle = self._open_checked()
         try:

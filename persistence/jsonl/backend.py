@@ -54,14 +54,14 @@ class JsonlBackend:
     """A directory of session logs. See `StorageBackend`.
 
     Args:
-        root: the directory; created with the first session. A relative one is fixed here.
-        files: the file layer.
-        pack: write runs of deltas as packed rows; reading knows both forms.
-        lock_wait_s: how long a session's lock is waited for.
+        root: The directory; created with the first session. A relative one is fixed here.
+        files: The file layer.
+        pack: Write runs of deltas as packed rows; reading knows both forms.
+        lock_wait_s: How long a session's lock is waited for.
 
     Raises:
-        ForeignStoreError: the root is no directory, or holds another layout.
-        StoreReadError: the root cannot be read.
+        ForeignStoreError: The root is no directory, or holds another layout.
+        StoreReadError: The root cannot be read.
     """
 
     def __init__(

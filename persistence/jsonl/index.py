@@ -80,7 +80,7 @@ class SummaryIndex:
         """Remove every line of one session, durably.
 
         Raises:
-            OSError: it could not be removed, or the index lock could not be had.
+            OSError: It could not be removed, or the index lock could not be had.
         """
         with self._lock(_LOCK_WAIT_S) as locked:
             if not locked:

@@ -39,8 +39,8 @@ class IndexRow(NamedTuple):
         """Return the row as a list shows it.
 
         Raises:
-            SessionCoreError: the header in it is none.
-            KeyError: a count is missing.
+            SessionCoreError: The header in it is none.
+            KeyError: A count is missing.
         """
         stored = self.stored
         summary = SessionSummary(

@@ -35,8 +35,8 @@ class Sidecar:
     """What a checksum file says.
 
     Attributes:
-        checksums: readable lines, by `end`.
-        size: where the next line belongs: behind the last readable one.
+        checksums: Readable lines, by `end`.
+        size: Where the next line belongs: behind the last readable one.
     """
 
     checksums: tuple[Checksum, ...] = ()

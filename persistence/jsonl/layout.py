@@ -83,7 +83,7 @@ def session_paths(root: str, session_id: str, cwd: str | None) -> SessionPaths:
     """Return the paths of a session.
 
     Raises:
-        InvalidSessionIdError: the id cannot name a directory.
+        InvalidSessionIdError: The id cannot name a directory.
     """
     return paths_in_bucket(root, bucket_name(cwd), encode_id(session_id))
 

@@ -14,10 +14,10 @@ class LogPosition(NamedTuple):
     """Where a writer has left a log.
 
     Attributes:
-        end: bytes of the log.
-        seq: the seq that follows its last record.
+        end: Bytes of the log.
+        seq: The seq that follows its last record.
         crc: CRC-32 of all its bytes.
-        sidecar_size: bytes of its checksum file.
+        sidecar_size: Bytes of its checksum file.
     """
 
     device: int
@@ -33,12 +33,12 @@ class ReadPosition:
     """A log exactly as it was read.
 
     Attributes:
-        size: bytes of the file, torn tail included.
-        end: offset behind the last kept record; less than `size` when there is a torn tail.
-        seq: the seq that follows the last kept record.
+        size: Bytes of the file, torn tail included.
+        end: Offset behind the last kept record; less than `size` when there is a torn tail.
+        seq: The seq that follows the last kept record.
         crc: CRC-32 of the bytes up to `end`.
-        needs_newline: the last kept record lacks its LF (unterminated-record-is-kept).
-        sidecar_size: where the next checksum line belongs.
+        needs_newline: The last kept record lacks its LF (unterminated-record-is-kept).
+        sidecar_size: Where the next checksum line belongs.
     """
 
     paths: SessionPaths

@@ -59,15 +59,15 @@ class SqliteBackend:
     """One database file of sessions. See `StorageBackend`.
 
     Args:
-        path: the file; created with the first session. A relative one is fixed here.
-        pack: write runs of deltas as packed rows; reading knows both forms.
-        lock_wait_s: how long a session's lock is waited for.
-        write_wait_s: how long a write waits for others, all in all.
-        new_token: makes the identities of the store and of its sessions.
+        path: The file; created with the first session. A relative one is fixed here.
+        pack: Write runs of deltas as packed rows; reading knows both forms.
+        lock_wait_s: How long a session's lock is waited for.
+        write_wait_s: How long a write waits for others, all in all.
+        new_token: Makes the identities of the store and of its sessions.
 
     Raises:
-        ForeignStoreError: the file is none of ours.
-        StoreReadError: it cannot be read.
+        ForeignStoreError: The file is none of ours.
+        StoreReadError: It cannot be read.
     """
 
     def __init__(

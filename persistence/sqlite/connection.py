@@ -17,8 +17,8 @@ def connect(path: str, give_up_at: float) -> sqlite3.Connection:
     """Open an existing file; SQLite recovers it when it is first read.
 
     Raises:
-        sqlite3.Error: it cannot be opened.
-        StoreReadError: its settings cannot be made.
+        sqlite3.Error: It cannot be opened.
+        StoreReadError: Its settings cannot be made.
     """
     # Without `rwc` a file that vanishes meanwhile is not made anew. A file URI keeps the path
     # verbatim, whatever is in it (store-paths-are-verbatim, B56). One thread at a time uses a

@@ -36,9 +36,9 @@ class ConnectionWorker:
     """Runs work on one connection, which it opens when it is first needed.
 
     Args:
-        path: of the database file.
-        open_database: opens it, given when to give up waiting and whether to create it.
-        wait_s: the longest total wait of one piece of work, for the worker and for other processes.
+        path: Of the database file.
+        open_database: Opens it, given when to give up waiting and whether to create it.
+        wait_s: The longest total wait of one piece of work, for the worker and for other processes.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class ConnectionWorker:
         """Run `work(database, give_up_at)` in a thread; what was begun is never abandoned.
 
         Args:
-            work: raises `sqlite3.Error` where SQLite fails; an open transaction is rolled back.
-            create: create the database if there is none.
+            work: Raises `sqlite3.Error` where SQLite fails; an open transaction is rolled back.
+            create: Create the database if there is none.
 
         Raises:
-            WorkerBusyError: other work held the worker too long.
-            DatabaseAbsentError: there is no database, and none was to be created.
+            WorkerBusyError: Other work held the worker too long.
+            DatabaseAbsentError: There is no database, and none was to be created.
         """
         give_up_at = time.monotonic() + self._wait_s
         try:

@@ -32,7 +32,7 @@ def create_database(path: str, new_token: Callable[[], str], give_up_at: float) 
     """Create a database where none or an empty file stands; a new one is private.
 
     Raises:
-        StoreWriteError: the operating system refused.
+        StoreWriteError: The operating system refused.
         sqlite3.Error: SQLite did.
     """
     # A link stays, and what it leads to is replaced.

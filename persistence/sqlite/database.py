@@ -62,7 +62,7 @@ def check_sqlite() -> None:
     """Refuse an SQLite library that is too old for the tables.
 
     Raises:
-        RuntimeError: it is.
+        RuntimeError: It is.
     """
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         oldest = ".".join(map(str, _OLDEST_SQLITE))
@@ -74,10 +74,10 @@ def open_for_reading(path: str, give_up_at: float) -> Database:
     """Open the database for reads that no writer holds up.
 
     Raises:
-        DatabaseAbsentError: there is none yet.
-        ForeignStoreError: it is none of ours, or damaged.
-        StoreReadError: it cannot be read.
-        sqlite3.Error: it cannot be opened.
+        DatabaseAbsentError: There is none yet.
+        ForeignStoreError: It is none of ours, or damaged.
+        StoreReadError: It cannot be read.
+        sqlite3.Error: It cannot be opened.
     """
     refuse_foreign_file(path)
     identity = file_at(path)
@@ -102,11 +102,11 @@ def open_for_writing(
     """Open the database for writes.
 
     Raises:
-        DatabaseAbsentError: there is none, and none was to be created.
-        ForeignStoreError: it is none of ours, or damaged.
-        StoreReadError: it cannot be read.
-        StoreWriteError: it cannot be created.
-        sqlite3.Error: it cannot be written.
+        DatabaseAbsentError: There is none, and none was to be created.
+        ForeignStoreError: It is none of ours, or damaged.
+        StoreReadError: It cannot be read.
+        StoreWriteError: It cannot be created.
+        sqlite3.Error: It cannot be written.
     """
     if file_at(path) is None and not create:
         raise DatabaseAbsentError

@@ -48,8 +48,8 @@ def file_at(path: str) -> FileIdentity | None:
     """Return which file stands at the store's path; None if there is none, or an empty one.
 
     Raises:
-        ForeignStoreError: what stands there is no file.
-        StoreReadError: the operating system refused.
+        ForeignStoreError: What stands there is no file.
+        StoreReadError: The operating system refused.
     """
     status = _status(path)
     if status is None or not status.st_size:
@@ -61,9 +61,9 @@ def refuse_foreign_file(path: str) -> None:
     """Refuse a file that is surely none of ours, without changing anything.
 
     Raises:
-        ForeignStoreError: it is none of ours, of another schema version, or beside a journal that
+        ForeignStoreError: It is none of ours, of another schema version, or beside a journal that
             is not its own.
-        StoreReadError: it cannot be read.
+        StoreReadError: It cannot be read.
     """
     # SQLite names them after the file that links lead to. They are looked at first: while a busy
     # process creates the database, there is none of them until it has its name.
@@ -86,7 +86,7 @@ def check_application(path: str, application: int) -> None:
     """Check whose database it is.
 
     Raises:
-        ForeignStoreError: another program's.
+        ForeignStoreError: Another program's.
     """
     if application != sql.APPLICATION_ID:
         raise ForeignStoreError(path, f"its application id is {application:#x}")
@@ -96,7 +96,7 @@ def check_version(path: str, version: int) -> None:
     """Check the version of the tables.
 
     Raises:
-        ForeignStoreError: this build does not know it.
+        ForeignStoreError: This build does not know it.
     """
     if version != sql.SCHEMA_VERSION:
         reason = f"it has schema version {version}; this build supports {sql.SCHEMA_VERSION}"

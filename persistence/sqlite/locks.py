@@ -14,7 +14,7 @@ class SessionLock:
     """The writer lock of one session. All calls block briefly; not thread-safe.
 
     Raises:
-        InvalidSessionIdError: the id cannot name a lock file.
+        InvalidSessionIdError: The id cannot name a lock file.
     """
 
     def __init__(self, database_path: str, session_id: str) -> None:
@@ -33,7 +33,7 @@ class SessionLock:
         """Take the lock if it is free.
 
         Raises:
-            OSError: the lock file cannot be made.
+            OSError: The lock file cannot be made.
         """
         make_dirs(self._files, self._folder)
         return self._lock.try_acquire()

@@ -39,7 +39,7 @@ def read_snapshot(database: Database, session_id: str) -> Snapshot | None:
     """Read the rows of a session; None when it is not stored.
 
     Raises:
-        CorruptLogError: it has events and no header.
+        CorruptLogError: It has events and no header.
     """
     with _read_transaction(database.connection) as connection:
         session = connection.execute(sql.READ_SESSION, (session_id,)).fetchone()
@@ -56,7 +56,7 @@ def read_page(database: Database, cwd: str | None, cursor: str | None, limit: in
     """Read one page, see `StorageBackend.list_page`.
 
     Raises:
-        InvalidCursorError: no page gave this cursor.
+        InvalidCursorError: No page gave this cursor.
     """
     after = sql.FIRST_KEY
     if cursor is not None:

@@ -87,9 +87,9 @@ class LogState:
     """One log exactly as a writer left it, or as it was read.
 
     Attributes:
-        next_seq: the seq that follows the last kept row.
-        last_seq: of the last row there is, kept or torn; -1 when there is none.
-        crc: checksum of the header and the kept rows.
+        next_seq: The seq that follows the last kept row.
+        last_seq: Of the last row there is, kept or torn; -1 when there is none.
+        crc: Checksum of the header and the kept rows.
     """
 
     identity: FileIdentity
@@ -115,8 +115,8 @@ def encode_batch(
     """Return the rows of a batch that continues a log at `next_seq` with checksum `crc`.
 
     Raises:
-        SequenceError: the records do not continue it.
-        TypeError: a record cannot be encoded.
+        SequenceError: The records do not continue it.
+        TypeError: A record cannot be encoded.
     """
     stored = pack_records(records) if pack else [event.to_json() for event in expand(records)]
     rows: list[tuple[Any, ...]] = []
@@ -181,12 +181,12 @@ def decode_header(record: SessionRecord, session_id: str | None = None) -> Sessi
     """Return the header of a session's row.
 
     Args:
-        record: the row.
-        session_id: how the session is called in errors; by default as the row says.
+        record: The row.
+        session_id: How the session is called in errors; by default as the row says.
 
     Raises:
-        CorruptLogError: the row is no header.
-        UnsupportedVersionError: it is of another format version.
+        CorruptLogError: The row is no header.
+        UnsupportedVersionError: It is of another format version.
     """
     label = session_id or _label(record)
     # A flipped bit may change the type of a value; STRICT is for writers only.
@@ -225,7 +225,7 @@ def line_of(row: EventRow) -> bytes:
     """Return the storage record that a row was taken apart from.
 
     Raises:
-        BadRecordError: the row's columns make none.
+        BadRecordError: The row's columns make none.
     """
     try:
         return _joined(row)

@@ -219,7 +219,7 @@ class SqliteWriter:
         """See that the log is as it was left, in the transaction that is about to change it.
 
         Raises:
-            SessionChangedError: it is not.
+            SessionChangedError: It is not.
         """
         if database.identity != state.identity:
             raise SessionChangedError(self._session_id, "its database is another file")

@@ -55,10 +55,10 @@ class DiskStates:
     """Enumerates states; the same seed makes the same choices.
 
     Args:
-        sector: bytes that reach the medium together or not at all.
-        holes: let sectors in the middle of a write be missing. File systems that write the size
+        sector: Bytes that reach the medium together or not at all.
+        holes: Let sectors in the middle of a write be missing. File systems that write the size
             after the bytes, as ext4 does by default, leave none.
-        ordered_names: only prefixes of the changes of names survive, as on a file system with one
+        ordered_names: Only prefixes of the changes of names survive, as on a file system with one
             journal.
     """
 

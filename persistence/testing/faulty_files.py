@@ -18,8 +18,8 @@ class Fault:
     """A failure to come: of which operation, with which error, after how many that succeed.
 
     Attributes:
-        partial: bytes of a failing write that reach the file all the same.
-        times: how often it fails.
+        partial: Bytes of a failing write that reach the file all the same.
+        times: How often it fails.
     """
 
     operation: str
@@ -33,9 +33,9 @@ class FaultyFiles:
     """See `Files`. Counts the operations, and fails those that a `Fault` was planned for.
 
     Attributes:
-        calls: the names of all operations so far.
-        opened: the handles that are open.
-        short_writes: let every write take this many bytes at most.
+        calls: The names of all operations so far.
+        opened: The handles that are open.
+        short_writes: Let every write take this many bytes at most.
     """
 
     def __init__(self, inner: Files | None = None) -> None:

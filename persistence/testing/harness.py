@@ -183,9 +183,9 @@ class FailingBackend:
     """A backend whose appends fail while `failing` is set, with nothing written.
 
     Attributes:
-        failing: whether appends fail.
-        appends: how many batches were asked for, failed ones included.
-        attempted: set by the first of them.
+        failing: Whether appends fail.
+        appends: How many batches were asked for, failed ones included.
+        attempted: Set by the first of them.
     """
 
     def __init__(self, inner: StorageBackend) -> None:

@@ -55,8 +55,8 @@ class BrokenPromiseError(AssertionError):
     """A state in which a power cut may leave the disk, and what is wrong with what came of it.
 
     Attributes:
-        image: the state.
-        operation: what was about to be done when the power went.
+        image: The state.
+        operation: What was about to be done when the power went.
     """
 
     def __init__(self, reason: str, image: DiskImage, operation: str) -> None:
@@ -71,10 +71,10 @@ class History:
     """What was asked of a store, and what it acknowledged.
 
     Attributes:
-        acknowledged: what every reader must find.
-        possible: each a log of which a reader may find any prefix that holds the acknowledged.
-        first: the batch that made, or is to make, the session; found whole or not at all.
-        may_be_absent: whether a reader may find no session.
+        acknowledged: What every reader must find.
+        possible: Each a log of which a reader may find any prefix that holds the acknowledged.
+        first: The batch that made, or is to make, the session; found whole or not at all.
+        may_be_absent: Whether a reader may find no session.
     """
 
     def __init__(self) -> None:
@@ -132,8 +132,8 @@ class SimulatedSession:
     """One session in a store on a simulated disk, as a workload drives it.
 
     Attributes:
-        disk: the disk.
-        history: what was asked and acknowledged so far.
+        disk: The disk.
+        history: What was asked and acknowledged so far.
     """
 
     def __init__(self, disk: SimulatedDisk, backend: StorageBackend, history: History) -> None:
@@ -180,15 +180,15 @@ class PowerCuts:
     """See the module. Use it inside an event loop.
 
     Args:
-        open_backend: opens the store on a disk.
-        states: how many states are taken at each operation.
-        most: after so many states no more are taken.
-        unread: the end of the names of files that a load does not read.
+        open_backend: Opens the store on a disk.
+        states: How many states are taken at each operation.
+        most: After so many states no more are taken.
+        unread: The end of the names of files that a load does not read.
 
     Attributes:
-        states: different pairs of a state of the disk and of what was acknowledged by then.
-        points: operations before which the power was cut.
-        interrupted: recoveries that were interrupted in turn.
+        states: Different pairs of a state of the disk and of what was acknowledged by then.
+        points: Operations before which the power was cut.
+        interrupted: Recoveries that were interrupted in turn.
     """
 
     def __init__(
@@ -223,13 +223,13 @@ class PowerCuts:
         """Run a workload with power cuts; they leave no trace in it.
 
         Args:
-            workload: what is done with the session.
-            image: what is on the disk at first.
-            history: what was asked and acknowledged by then.
-            wrap: puts something between the workload's backend and the disk, faults for instance.
+            workload: What is done with the session.
+            image: What is on the disk at first.
+            history: What was asked and acknowledged by then.
+            wrap: Puts something between the workload's backend and the disk, faults for instance.
 
         Raises:
-            BrokenPromiseError: after one of them, or without one, the store does not keep its word.
+            BrokenPromiseError: After one of them, or without one, the store does not keep its word.
         """
         disk = SimulatedDisk(image)
         history = History() if history is None else history

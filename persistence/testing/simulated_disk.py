@@ -46,8 +46,8 @@ class File:
     """A file's bytes as programs see them, and what of them is durable.
 
     Attributes:
-        durable: what the last sync left on the medium.
-        unsynced: what was done since, in order.
+        durable: What the last sync left on the medium.
+        unsynced: What was done since, in order.
     """
 
     __slots__ = ("data", "durable", "number", "time", "unsynced")
@@ -94,13 +94,13 @@ class SimulatedDisk:
     """See the module. Not thread-safe.
 
     Args:
-        image: what is on the medium at first; an empty root by default.
+        image: What is on the medium at first; an empty root by default.
 
     Attributes:
-        before_change: called with the name of each operation that changes something, before it
+        before_change: Called with the name of each operation that changes something, before it
             does. What it sees is what a power cut at this moment would find.
-        free: how many more bytes the disk takes; None for as many as you like.
-        renamed: groups of changes of names that are not durable; each group is atomic.
+        free: How many more bytes the disk takes; None for as many as you like.
+        renamed: Groups of changes of names that are not durable; each group is atomic.
     """
 
     def __init__(self, image: DiskImage | None = None) -> None:

@@ -23,8 +23,8 @@ class Watcher(Protocol):
         """Return 0 to let the call happen, or the `errno` that it fails with.
 
         Args:
-            name: of the system call.
-            write: writes the given part of what a write would write.
+            name: Of the system call.
+            write: Writes the given part of what a write would write.
         """
         ...
 
@@ -89,7 +89,7 @@ def watch(root: str, watcher: Watcher) -> None:
     """Ask `watcher` from now on; for Python's own calls only below `root`.
 
     Raises:
-        RuntimeError: this Python's SQLite cannot be watched.
+        RuntimeError: This Python's SQLite cannot be watched.
     """
     vfs = _vfs()
     if vfs is None:

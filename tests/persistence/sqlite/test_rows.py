@@ -27,7 +27,7 @@ def names_in(folder: Path) -> list[str]:
 
 async def revision(harness: SqliteHarness) -> str:
     async with opened(harness) as persistence:
-        (entry,) = await persistence.list_snapshots()
+        (entry,) = (await persistence.list()).entries
         return entry.revision
 
 
