@@ -97,7 +97,7 @@ async def test_close_waits_for_an_answer_that_takes_its_time(
         for _ in range(20):
             await anyio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(OpenSession, "shown", slow)
+    monkeypatch.setattr(OpenSession, "wait_until_replayed", slow)
     async with running_server(Stuck().agent) as client:
         session_id = await client.new_session("/tmp/w")
         await client.start_prompt(session_id, "wait")

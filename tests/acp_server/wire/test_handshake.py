@@ -123,7 +123,7 @@ def test_client_info_may_be_incomplete(info: object, name: str) -> None:
 
 @pytest.mark.rule("initialize-is-answered-alone")
 def test_handshake_and_builders_load_without_pydantic() -> None:
-    names = ("handshake", "updates", "results", "asks", "blocks", "errors")
+    names = ("handshake", "updates", "results", "client_requests", "blocks", "errors")
     imports = "; ".join(f"import acp_server.wire.{name}" for name in names)
     probe = f"import sys; {imports}; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
