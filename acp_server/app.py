@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -17,10 +14,13 @@ from acp_server.turns.ids import IdSource, TimeOrderedIds
 from session_core.clock import system_clock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from anyio.abc import TaskGroup
 
     from acp_server.agents.agent import Agent
     from acp_server.bridge.service import AcpService
+    from acp_server.exit_watch import ExitWatch
     from acp_server.rpc.table import MethodTable
     from acp_server.transport.base import Transport
     from acp_server.transport.stdio import StdioTransport
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from session_core import Clock
 
 _log = logging.getLogger(__name__)
-
-EXIT_LIMIT_S = 4.5
-"""From the order to stop to the end of the process, at the most; clients kill after 5 s."""
-
-INTERRUPT_EXIT_CODE = 130
-"""What a shell reports of a program that SIGINT ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +55,18 @@ class Server:
 
     The heavy parts (store, wire models, dispatcher) are built when the peer asks for the methods,
     that is after `initialize` has been answered.
+
+    Args:
+        config: The server.
+        transport: The connection; opened and closed by its owner.
+        on_end: Called once, as soon as the connection ends for whatever reason.
     """
 
-    def __init__(self, config: ServerConfig, transport: Transport) -> None:
+    def __init__(
+        self, config: ServerConfig, transport: Transport, on_end: Callable[[], None] | None = None
+    ) -> None:
         self._config = config
+        self._on_end = on_end
         self._ids = config.ids or TimeOrderedIds(config.clock)
         self._handshake = Handshake(config.agent)
         self._peer = Peer(
@@ -160,48 +162,34 @@ class Server:
             self._store_closed.set()
 
     async def _shut_down(self) -> None:
+        if self._on_end is not None:
+            self._on_end()
         if self._service is not None:
             await self._service.shut_down()
             self._store_wanted.set()
             await self._store_closed.wait()
 
 
-async def serve_stdio(config: ServerConfig, transport: StdioTransport) -> int:
+async def serve_stdio(config: ServerConfig, transport: StdioTransport, watch: ExitWatch) -> int:
     """Serve the client of this process until it goes away or a signal comes.
 
     Args:
         config: The server.
         transport: The process's stdin and stdout; opened before the agent was imported.
+        watch: Knows of the signals, and limits how long the end may take.
 
     Returns:
-        The exit code: 0 after the end of input or SIGTERM, 130 after SIGINT.
+        The exit code: 0 after the end of input, SIGTERM or SIGHUP, 130 after SIGINT.
     """
-    code = 0
     async with transport:
-        server = Server(config, transport)
+        server = Server(config, transport, watch.begin)
 
-        async def watch() -> None:
-            nonlocal code
-            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                async for number in signals:
-                    code = INTERRUPT_EXIT_CODE if number == signal.SIGINT else 0
-                    _limit_exit(code)
-                    server.stop()
+        async def stop_on_signal() -> None:
+            await watch.signaled()
+            server.stop()
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch)
+            tasks.start_soon(stop_on_signal)
             await server.serve()
-            _limit_exit(code)
             tasks.cancel_scope.cancel()
-    return code
-
-
-def _limit_exit(code: int) -> None:
-    """End the process in any case: an agent that blocks the event loop cannot keep it alive."""
-
-    def end() -> NoReturn:
-        os._exit(code)
-
-    timer = threading.Timer(EXIT_LIMIT_S, end)
-    timer.daemon = True
-    timer.start()
+    return watch.exit_code

@@ -71,6 +71,7 @@ ROOMS: Final[Mapping[str, frozenset[str]]] = {
             "acp_server.rpc",
         }
     ),
+    "acp_server.exit_watch": frozenset(),
     "acp_server.app": ANYTHING,
     "acp_server.cli": ANYTHING,
     # The test kit: four packages, `kit` and `conformance` side by side on the other two, and what
@@ -107,7 +108,12 @@ ROOMS: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
     "acp_server.testing.serve": frozenset(
-        {"acp_server.own_path", "acp_server.testing.client", *SERVER}
+        {
+            "acp_server.exit_watch",
+            "acp_server.own_path",
+            "acp_server.testing.client",
+            *SERVER,
+        }
     ),
     "tests": ANYTHING,
 }

@@ -118,6 +118,7 @@ def _run_serve(options: argparse.Namespace) -> int:
 
     from acp_server.app import ServerConfig, serve_stdio  # noqa: PLC0415 - as above
     from acp_server.builtin_agents.loading import load_agent  # noqa: PLC0415 - as above
+    from acp_server.exit_watch import ExitWatch  # noqa: PLC0415 - as above
     from acp_server.transport.stdio import StdioTransport  # noqa: PLC0415 - as above
     from acp_server.turns.errors import AgentsError  # noqa: PLC0415 - as above
 
@@ -127,12 +128,14 @@ def _run_serve(options: argparse.Namespace) -> int:
     _set_up_logging(options.log_level, options.log_file)
     # Before the agent's module is imported: what it prints must not touch the wire.
     transport = StdioTransport.open()
+    # Before it too: an import that never ends must not outlive the client.
+    watch = ExitWatch.start(transport.input_fd)
     try:
         agent = load_agent(options.agent)
     except AgentsError as error:
         raise UsageError(str(error)) from error
     store = options.store or default_store()
-    code = anyio.run(serve_stdio, ServerConfig(agent=agent, store=store), transport)
+    code = anyio.run(serve_stdio, ServerConfig(agent=agent, store=store), transport, watch)
     # The interpreter's last collections need not look at what the process is about to give back:
     # that is most of the time from the end of input to the exit.
     gc.freeze()

@@ -21,6 +21,7 @@ import anyio
 
 from acp_server.app import ServerConfig, serve_stdio
 from acp_server.builtin_agents.loading import load_agent
+from acp_server.exit_watch import ExitWatch
 from acp_server.testing.client import CountedIds, clock_of_series
 from acp_server.transport.stdio import StdioTransport
 
@@ -33,13 +34,14 @@ def main() -> int:
     parser.add_argument("--series", type=int, default=0)
     options = parser.parse_args()
     transport = StdioTransport.open()
+    watch = ExitWatch.start(transport.input_fd)
     config = ServerConfig(
         agent=load_agent(options.agent),
         store=options.store,
         clock=clock_of_series(options.series),
         ids=CountedIds(options.series),
     )
-    return anyio.run(serve_stdio, config, transport)
+    return anyio.run(serve_stdio, config, transport, watch)
 
 
 if __name__ == "__main__":

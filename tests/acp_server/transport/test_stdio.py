@@ -104,9 +104,11 @@ def test_a_child_finds_an_empty_stdin_and_no_descriptor_of_the_wire() -> None:
             return f"{stdin} {length} {sorted(wire & set(links))}".encode()
 
         def transport_fds():
+            # The other end of stderr is no part of the wire.
             return [fd for fd in os.listdir("/proc/self/fd") if int(fd) > 2
                     and os.path.exists(f"/proc/self/fd/{fd}")
-                    and os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:")]
+                    and os.readlink(f"/proc/self/fd/{fd}").startswith("pipe:")
+                    and os.readlink(f"/proc/self/fd/{fd}") != os.readlink("/proc/self/fd/2")]
     """
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs /proc")
@@ -202,3 +204,58 @@ def test_standard_descriptors_closed_at_the_start_are_survived(closed: str) -> N
     )
     expected = b"" if "0<" in closed or "1>" in closed else b"one\n"
     assert (done.returncode, done.stdout) == (0, expected)
+
+
+NOISE: Final = """
+    import subprocess, sys, threading
+
+    def on_frame(frame):
+        for number in range(100_000):
+            print(f"{number:07}")
+        sys.stdout.flush()
+        subprocess.run(["echo", "child"], check=True)
+        return frame
+"""
+
+
+@pytest.mark.rule("stderr-never-blocks")
+@pytest.mark.parametrize("target", ["pipe", "file"])
+def test_all_that_is_printed_reaches_a_reader_in_order(target: str, tmp_path: Path) -> None:
+    expected = b"".join(b"%07d\n" % number for number in range(100_000)) + b"child\n"
+    if target == "pipe":
+        assert run(NOISE, input=b"one\n").stderr == expected
+        return
+    with (tmp_path / "stderr").open("wb") as stderr:
+        subprocess.run(script(ECHO, NOISE), input=b"one\n", stderr=stderr, timeout=TIMEOUT_S)
+    assert (tmp_path / "stderr").read_bytes() == expected
+
+
+@pytest.mark.rule("stderr-never-blocks")
+def test_what_a_late_reader_missed_is_counted() -> None:
+    process = subprocess.Popen(
+        script(ECHO, NOISE),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        # Each frame prints 800 kB, and nobody reads them until all are answered.
+        for _ in range(10):
+            process.stdin.write(b"one\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"one\n"
+        first = process.stderr.read(4_000_000)
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"one\n"
+        process.stdin.close()
+        errors = first + process.stderr.read()
+        assert process.wait(TIMEOUT_S) == 0
+    printed = 11 * (100_000 * 8 + len(b"child\n"))
+    notes = [line for line in errors.split(b"\n") if b"dropped" in line]
+    dropped = sum(int(note.split()[0].removeprefix(b"[")) for note in notes)
+    assert dropped > 0
+    assert len(errors) - sum(len(note) + 2 for note in notes) + dropped == printed
