@@ -1,9 +1,11 @@
 """The real server ends in time, whatever its agent, its threads and its standard error do."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,7 +28,7 @@ import anyio, os
 HERE = Path(__file__).parent
 
 def begun(turn):
-    (HERE / f"begun-{turn.prompt}").open("w").close()
+    (HERE / f"begun-{turn.prompt}").write_text("begun")
 
 def waits_for_fifo(turn):
     begun(turn)
@@ -135,6 +137,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
                 )
             )
             stack.callback(process.kill)
+            watchdog = threading.Timer(HANG_S, process.kill)
+            watchdog.start()
+            stack.callback(watchdog.cancel)
             server = Running(process, store, way)
             send(process, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
             send(process, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
@@ -143,11 +148,18 @@ def start(tmp_path: Path) -> Iterator[Start]:
             os.mkfifo(begun)
             prompt = [{"type": "text", "text": way}]
             send(process, "session/prompt", {"sessionId": session_id, "prompt": prompt})
-            # Opening it waits for the agent to have opened it too.
-            begun.read_bytes()
+            wait_for_byte(begun)
             return server
 
         yield start
+
+
+def wait_for_byte(fifo: Path) -> None:
+    fd = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert select.select([fd], [], [], HANG_S)[0], f"nobody wrote to {fifo.name}"
+    finally:
+        os.close(fd)
 
 
 def send(process: "subprocess.Popen[bytes]", method: str, params: dict[str, Any]) -> None:
@@ -239,11 +251,11 @@ def test_an_import_that_never_ends_outlives_nobody(way: str, tmp_path: Path) -> 
     os.mkfifo(tmp_path / "begun")
     (tmp_path / "agents.py").write_text(
         "import time\nfrom pathlib import Path\n"
-        "(Path(__file__).parent / 'begun').open('w').close()\ntime.sleep(1000)\n"
+        "(Path(__file__).parent / 'begun').write_text('x')\ntime.sleep(1000)\n"
     )
     argv = [sys.executable, "-m", "acp_server", "--agent", f"{tmp_path / 'agents.py'}:never"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        (tmp_path / "begun").read_bytes()
+        wait_for_byte(tmp_path / "begun")
         server = Running(process, "", way)
         server.end()
         try:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -241,6 +242,8 @@ def test_what_a_late_reader_missed_is_counted() -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
+    watchdog = threading.Timer(TIMEOUT_S, process.kill)
+    watchdog.start()
     with process:
         # Each frame prints 800 kB, and nobody reads them until all are answered.
         for _ in range(10):
@@ -254,6 +257,7 @@ def test_what_a_late_reader_missed_is_counted() -> None:
         process.stdin.close()
         errors = first + process.stderr.read()
         assert process.wait(TIMEOUT_S) == 0
+    watchdog.cancel()
     printed = 11 * (100_000 * 8 + len(b"child\n"))
     notes = [line for line in errors.split(b"\n") if b"dropped" in line]
     dropped = sum(int(note.split()[0].removeprefix(b"[")) for note in notes)
