@@ -57,15 +57,15 @@ async def shields(turn):
 
 async def starts_children(turn):
     opened = f"exec 9> {HERE}/alive; echo up >&9;"
-    subprocess.Popen(["sh", "-c", f"{opened} exec sleep 1000"])
-    subprocess.Popen(["sh", "-c", f"{opened} sleep 1000 & wait"], start_new_session=True)
+    subprocess.Popen(["sh", "-c", f"{opened} exec sleep 60"])
+    subprocess.Popen(["sh", "-c", f"{opened} sleep 60 & wait"], start_new_session=True)
     begun(turn)
     time.sleep(1000)
 
 async def forks(turn):
     context = multiprocessing.get_context("fork")
     up = context.Event()
-    child = context.Process(target=lambda: (up.set(), time.sleep(1000)))
+    child = context.Process(target=lambda: (up.set(), time.sleep(60)))
     child.start()
     up.wait()
     child.terminate()
@@ -230,6 +230,7 @@ def test_no_child_is_left_by_an_agent_that_blocks(start: Start, tmp_path: Path) 
         server.end()
         assert server.returned() == 0
         # The end comes when the last process has gone that holds the other side.
+        assert select.select([alive], [], [], LIMIT_S)[0]
         assert alive.read() == ""
 
 

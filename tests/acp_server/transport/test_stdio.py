@@ -208,13 +208,15 @@ def test_standard_descriptors_closed_at_the_start_are_survived(closed: str) -> N
 
 
 NOISE: Final = """
-    import subprocess, sys, threading
+    import atexit, subprocess, sys
+
+    atexit.register(print, "last")
 
     def on_frame(frame):
+        subprocess.run(["echo", "child"], check=True)
         for number in range(100_000):
             print(f"{number:07}")
         sys.stdout.flush()
-        subprocess.run(["echo", "child"], check=True)
         return frame
 """
 
@@ -222,7 +224,8 @@ NOISE: Final = """
 @pytest.mark.rule("stderr-never-blocks")
 @pytest.mark.parametrize("target", ["pipe", "file"])
 def test_all_that_is_printed_reaches_a_reader_in_order(target: str, tmp_path: Path) -> None:
-    expected = b"".join(b"%07d\n" % number for number in range(100_000)) + b"child\n"
+    numbers = b"".join(b"%07d\n" % number for number in range(100_000))
+    expected = b"child\n" + numbers + b"last\n"
     if target == "pipe":
         assert run(NOISE, input=b"one\n").stderr == expected
         return
@@ -258,7 +261,7 @@ def test_what_a_late_reader_missed_is_counted() -> None:
         errors = first + process.stderr.read()
         assert process.wait(TIMEOUT_S) == 0
     watchdog.cancel()
-    printed = 11 * (100_000 * 8 + len(b"child\n"))
+    printed = 11 * (100_000 * 8 + len(b"child\n")) + len(b"last\n")
     notes = [line for line in errors.split(b"\n") if b"dropped" in line]
     dropped = sum(int(note.split()[0].removeprefix(b"[")) for note in notes)
     assert dropped > 0
