@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os.path
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 
+from acp_server.agents.files_on_disk import (
+    MAX_READ_BYTES,
+    prepare_writing,
+    read_file,
+    require_readable,
+    write_file,
+)
 from acp_server.turns.content import clean_text
 
 if TYPE_CHECKING:
@@ -32,16 +40,26 @@ class TurnFiles:
         self._cwd = cwd
         self._require_open = require_open
 
-    async def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
+    async def read(
+        self,
+        path: str,
+        *,
+        line: int | None = None,
+        limit: int | None = None,
+        max_bytes: int = MAX_READ_BYTES,
+    ) -> str:
         """Return a file's text, unsaved changes of the editor included; line ends as they are.
 
         Args:
             path: Absolute, or relative to the session's working directory.
             line: First line to return, from 1 on; the first by default.
             limit: How many lines at most, from 1 on; all by default.
+            max_bytes: The largest file that is read, whatever lines of it are asked for.
 
         Raises:
-            OSError: The file cannot be read, or the editor does not answer.
+            FileNotFoundError: There is no such file, for the editor or on the disk.
+            OSError: The file cannot be read, is too large or no regular file, or the editor does
+                not answer.
             UnicodeDecodeError: It is not UTF-8.
             ValueError: `line` or `limit` is below 1.
         """
@@ -52,22 +70,30 @@ class TurnFiles:
                 raise ValueError(message)
         target = self._resolve(path)
         if self._client.can_read_files:
-            return await self._client.read_text_file(_normal(target), line=line, limit=limit)
-        text = (await anyio.Path(target).read_bytes()).decode()
+            # What is not on this disk may be in the editor all the same.
+            with suppress(FileNotFoundError, NotADirectoryError):
+                await anyio.to_thread.run_sync(require_readable, target, max_bytes)
+            return await self._client.read_text_file(target, line=line, limit=limit)
+        text = (await anyio.to_thread.run_sync(read_file, target, max_bytes)).decode()
         return text if line is None and limit is None else _lines(text, line or 1, limit)
 
     async def write(self, path: str, content: str) -> None:
-        """Replace a file's text, or create the file. Line ends are written as they are.
+        """Replace a file's text, or create the file and the folders above it.
+
+        Line ends are written as they are.
 
         Raises:
-            OSError: The file cannot be written, or the editor does not answer.
+            OSError: The file cannot be written, is no regular file, or the editor does not answer.
         """
         self._require_open()
         target, content = self._resolve(path), clean_text(content)
-        if self._client.can_write_files:
-            await self._client.write_text_file(_normal(target), content)
-        else:
-            await anyio.Path(target).write_bytes(content.encode())
+        if not self._client.can_write_files:
+            await anyio.to_thread.run_sync(write_file, target, content.encode())
+            return
+        # Not every editor makes folders. A session's folder that is not here is on another machine.
+        if self._cwd is None or await anyio.Path(self._cwd).is_dir():
+            await anyio.to_thread.run_sync(prepare_writing, target)
+        await self._client.write_text_file(target, content)
 
     async def names(self, path: str = ".") -> list[str]:
         """Return the names in a directory of the disk, sorted; directories end in `/`.
@@ -84,16 +110,13 @@ class TurnFiles:
             ]
         )
 
-    def _resolve(self, path: str) -> Path:
-        if self._cwd is None and not Path(path).is_absolute():
+    def _resolve(self, path: str) -> str:
+        """Return the absolute path, without `.` and `..`: the same for editor, disk and card."""
+        path = clean_text(path)
+        if self._cwd is None and not os.path.isabs(path):  # noqa: PTH117 - text, no file system
             message = f"the session has no working directory, so {path!r} must be absolute"
             raise FileNotFoundError(message)
-        return Path(self._cwd or "/", path)
-
-
-def _normal(path: Path) -> str:
-    """Return a path for the editor, which wants it without `.` and `..` (B79)."""
-    return clean_text(os.path.normpath(path))
+        return os.path.normpath(os.path.join(self._cwd or "/", path))  # noqa: PTH118 - as above
 
 
 def _lines(text: str, line: int, limit: int | None) -> str:

@@ -9,6 +9,7 @@ answer.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from acp_server.rpc.errors import ConnectionClosedError, PeerError, RemoteError
@@ -50,6 +51,13 @@ _OUTCOMES: Final[Mapping[str, PermissionOutcome]] = {
     "reject-once": "rejected",
     "reject-always": "rejected-always",
 }
+_NOT_FOUND_CODE: Final = -32002
+_NOT_FOUND_TEXT: Final = re.compile(
+    r"ENOENT|no such file|file not found|file does not exist|NoSuchFile|os error 2\b", re.IGNORECASE
+)
+"""How clients say that a file is not there if they have no code for it: what their runtimes call it
+(Node, libc and Python, JVM, Rust), in the message or in `data`."""
+
 _CARD_FIELDS = ("title", "kind", "content", "locations", "rawInput")
 
 
@@ -143,12 +151,13 @@ class SessionClient:
         """Read a file as the editor shows it.
 
         Raises:
+            FileNotFoundError: The client says that there is no such file.
             OSError: The client refused, answered nonsense, or did not answer in time.
         """
         params = client_requests.read_text_file_params(
             self._session_id, path, line=line, limit=limit
         )
-        return (await self._ask("fs/read_text_file", params, ReadTextFileResult)).content
+        return (await self._ask_file("fs/read_text_file", params, ReadTextFileResult)).content
 
     async def write_text_file(self, path: str, content: str) -> None:
         """Write a file through the editor.
@@ -157,7 +166,15 @@ class SessionClient:
             OSError: The client refused, or did not answer in time.
         """
         params = client_requests.write_text_file_params(self._session_id, path, content)
-        await self._ask("fs/write_text_file", params, EmptyResult)
+        await self._ask_file("fs/write_text_file", params, EmptyResult)
+
+    async def _ask_file(self, method: str, params: JsonObject, answer: type[AnswerT]) -> AnswerT:
+        try:
+            return await self._ask(method, params, answer)
+        except OSError as error:
+            if isinstance(error.__cause__, RemoteError) and _is_not_found(error.__cause__):
+                raise FileNotFoundError(str(error)) from error.__cause__
+            raise
 
     # -- terminals --------------------------------------------------------------------------
 
@@ -314,6 +331,11 @@ def _label(grant: GrantScope) -> str:
     if len(command) > _MAX_LABEL:
         command = f"{command[:_MAX_LABEL]}…"
     return f"exactly `{command}` in this session"
+
+
+def _is_not_found(error: RemoteError) -> bool:
+    told = f"{error.message} {error.data or ''}"
+    return error.code == _NOT_FOUND_CODE or _NOT_FOUND_TEXT.search(told) is not None
 
 
 def _exit(status: ExitStatus) -> TerminalExit:
