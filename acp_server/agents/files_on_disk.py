@@ -2,7 +2,7 @@
 
 All of it blocks, so it is called in worker threads.
 
-Rules: client-and-disk-behave-alike, reads-are-bounded.
+Rules: client-and-disk-behave-alike, reads-are-bounded, presets-end-at-the-roots.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_READ_BYTES = 100_000_000
 """The largest file that is read unless an agent says otherwise: it is held in memory whole."""
@@ -52,6 +56,26 @@ def write_file(path: str, content: bytes) -> None:
         rest = memoryview(content)
         while rest:
             rest = rest[file.write(rest) :]
+
+
+def path_outside(path: str, roots: Iterable[str]) -> str | None:
+    """Return where a path leads if that is in none of the roots, else None.
+
+    Links are resolved, in the part of the path that exists; the rest is taken as it will be made.
+
+    Args:
+        path: Absolute.
+        roots: Absolute directories, which may be links themselves.
+    """
+    try:
+        real = os.path.realpath(path)
+    except ValueError:
+        return None  # a NUL: it leads nowhere, and whoever opens it is told so
+    for root in roots:
+        folder = os.path.realpath(root)
+        if real == folder or real.startswith(folder.rstrip("/") + "/"):
+            return None
+    return real
 
 
 def require_readable(path: str, max_bytes: int) -> None:

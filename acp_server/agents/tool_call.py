@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
+import anyio.to_thread
 
+from acp_server.agents.files_on_disk import path_outside
 from acp_server.turns.bounds import bounded_blocks, bounded_text
 from acp_server.turns.content import clean_text, result_content
 from acp_server.turns.errors import CheckpointError, PermissionDenied, TurnClosedError
@@ -50,6 +52,7 @@ class ToolCall:
         *,
         ask: bool | str = False,
         grant: str | None = None,
+        path: str | None = None,
     ) -> None:
         self.call_id = call_id
         self.refusal_text = "The user did not allow this call."
@@ -60,6 +63,7 @@ class ToolCall:
         self._card = card
         self._ask = ask
         self._grant = None if grant is None else GrantScope(name, clean_text(grant))
+        self._path = None if path is None else run.absolute(clean_text(path))
         self._content: list[dict[str, Any]] | None = None
 
     @classmethod
@@ -71,6 +75,7 @@ class ToolCall:
         *,
         ask: bool = False,
         grant: str | None = None,
+        path: str | None = None,
     ) -> ToolCall:
         """Return the call that a model has put into its message, which is in the log.
 
@@ -80,8 +85,11 @@ class ToolCall:
             card: Its card.
             ask: See `Turn.tool`.
             grant: See `Turn.tool`.
+            path: See `Turn.tool`.
         """
-        made = cls(run, call.call_id, call.name, call.arguments, card, ask=ask, grant=grant)
+        made = cls(
+            run, call.call_id, call.name, call.arguments, card, ask=ask, grant=grant, path=path
+        )
         made._call = call
         call.view = card.view()
         return made
@@ -162,12 +170,13 @@ class ToolCall:
 
     async def __aenter__(self) -> Self:
         log = self._run.log
+        outside = await self._path_outside()
         call = self._call
         if call is None:
             call = self._call = log.call(self.call_id, self._name, self._arguments)
         log.announce(call, self._card.view())
-        if self._ask:
-            await self._seek_permission(call)
+        if self._ask or outside is not None:
+            await self._seek_permission(call, outside)
         log.start_call(call)
         try:
             await self._run.checkpoint()
@@ -201,14 +210,36 @@ class ToolCall:
 
     # -- inside -----------------------------------------------------------------------------
 
-    async def _seek_permission(self, call: OpenCall) -> None:
-        run, log, grant = self._run, self._run.log, self._grant
+    async def _path_outside(self) -> str | None:
+        """Return where the call's path leads if that is outside the roots, and show it.
+
+        Rule: presets-end-at-the-roots.
+        """
+        if self._path is None:
+            return None
+        # Not before the call begins: an earlier one may have changed what the path means.
+        roots = self._run.settings.roots
+        outside = await anyio.to_thread.run_sync(path_outside, self._path, roots)
+        if outside is None:
+            return None
+        outside = clean_text(outside)
+        self._card.set_title(f"{self._card.title} (outside the session's folders: {outside})")
+        return outside
+
+    async def _seek_permission(self, call: OpenCall, outside: str | None) -> None:
+        run, log = self._run, self._run.log
+        # What "always" would cover is inside the roots; for the rest there is no always.
+        grant = self._grant if outside is None else None
         approval_id = run.ids.approval_id()
         reason = clean_text(self._ask) if isinstance(self._ask, str) else None
+        if outside is not None:
+            reason = f"{outside} is outside the session's folders"
         log.approval_asked(approval_id, call, reason)
-        standing = standing_decision(run.session, run.settings, self._card.kind, grant)
+        standing = standing_decision(
+            run.session, run.settings, self._card.kind, self._grant, outside=outside is not None
+        )
         try:
-            outcome = standing or await self._asked()
+            outcome = standing or await self._asked(grant)
         except anyio.get_cancelled_exc_class():
             if not log.closed:
                 log.approval_decided(approval_id, "cancelled")
@@ -227,11 +258,11 @@ class ToolCall:
             await run.checkpoint()
             raise PermissionDenied(self._name)
 
-    async def _asked(self) -> PermissionOutcome:
+    async def _asked(self, grant: GrantScope | None) -> PermissionOutcome:
         # What the answer will be about must be durable before it is asked
         # (checkpoints-stand-before-effects).
         await self._run.checkpoint()
-        return await self._run.client.request_permission(self.call_id, self._grant)
+        return await self._run.client.request_permission(self.call_id, grant)
 
     def _result(self) -> list[dict[str, Any]]:
         if self._content is not None:

@@ -115,6 +115,7 @@ class Turn(ClientCalls):
         diff: tuple[str, str | None, str] | None = None,
         ask: bool | str = False,
         grant: str | None = None,
+        path: str | None = None,
         console: bool | str = False,
     ) -> ToolCall:
         """Return a call to be entered with `async with`; the block is its body.
@@ -130,6 +131,8 @@ class Turn(ClientCalls):
             ask: Ask the user before the block is entered; a text is the reason shown.
             grant: What the answers "always" cover in this session: the exact command, or the tool's
                 name for the whole tool. Without it the user can answer for this call only.
+            path: The file that the call touches. If it leads outside the session's folders, the
+                user is asked whatever `ask` and the preset say, but for `full-access`.
             console: The call runs a command by itself and shows its output as a terminal does; a
                 text describes the command. Its body ends with `call.console`.
 
@@ -146,7 +149,7 @@ class Turn(ClientCalls):
         if diff is not None:
             card.add_diff(*diff)
         call_id = CallId(run.ids.call_id())
-        return ToolCall(run, call_id, name, raw, card, ask=ask, grant=grant)
+        return ToolCall(run, call_id, name, raw, card, ask=ask, grant=grant, path=path)
 
     async def ask(self, question: str) -> bool:
         """Ask the user a yes-or-no question; False when refused or when nobody can answer."""

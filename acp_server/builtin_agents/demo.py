@@ -82,11 +82,16 @@ async def _look(turn: Turn) -> str:
         return f"The workspace holds {len(names)} entries"
     try:
         async with turn.tool(
-            "read", title=f"Read {name}", kind="read", arguments={"path": name}, locations=[name]
+            "read",
+            title=f"Read {name}",
+            kind="read",
+            arguments={"path": name},
+            locations=[name],
+            path=name,
         ) as call:
             text = await turn.files.read(name)
             call.result("\n".join(text.splitlines()[:_MAX_SHOWN_LINES]))
-    except (OSError, UnicodeDecodeError):
+    except (PermissionDenied, OSError, UnicodeDecodeError):
         return f"I could not read {name}"
     return f"{name} has {len(text.splitlines())} lines"
 
@@ -123,6 +128,7 @@ async def _edit(turn: Turn, prompts: int) -> bool:
             locations=[SCRATCH],
             diff=(SCRATCH, old, new),
             ask=True,
+            path=SCRATCH,
         ) as call:
             await turn.files.write(SCRATCH, new)
             call.result(f"Wrote {SCRATCH}")

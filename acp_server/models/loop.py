@@ -153,6 +153,7 @@ class ModelLoop:
             CallCard(title, kind, arguments, run.absolute),
             ask=tool is not None and arguments is not None and tool.ask,
             grant=None if tool is None else tool.grant_of(arguments),
+            path=None if tool is None else tool.path_of(arguments),
         )
 
         async def body() -> None:

@@ -33,6 +33,8 @@ class Tool:
         kind: ACP tool kind of the card.
         ask: Whether the user is asked first.
         grant: What the answers "always" cover, for given arguments; the whole tool by default.
+        path: The argument that names the file which the tool touches; outside the session's
+            folders the user is asked (presets-end-at-the-roots).
     """
 
     name: str
@@ -43,6 +45,7 @@ class Tool:
     kind: str = "other"
     ask: bool = False
     grant: Callable[[Arguments], str] | None = None
+    path: str | None = None
 
     def title_of(self, arguments: Arguments | None) -> str:
         """Return the card's title; the tool's name if the arguments do not allow more."""
@@ -66,6 +69,13 @@ class Tool:
         except Exception:  # noqa: BLE001 - as above
             _log.warning("the grant of tool %s failed", self.name, exc_info=True)
             return None
+
+    def path_of(self, arguments: Arguments | None) -> str | None:
+        """Return the path in the arguments, if the tool takes one and they have it."""
+        if self.path is None or arguments is None:
+            return None
+        path = arguments.get(self.path)
+        return path if isinstance(path, str) else None
 
     def schema(self) -> dict[str, Any]:
         """Return the tool as a request header names it (request-header-is-canonical)."""
@@ -140,6 +150,7 @@ READ = Tool(
     {"path": _STRING},
     title=lambda arguments: f"Read {arguments.get('path', '')}",
     kind="read",
+    path="path",
 )
 WRITE = Tool(
     "write",
@@ -149,6 +160,7 @@ WRITE = Tool(
     title=lambda arguments: f"Write {arguments.get('path', '')}",
     kind="edit",
     ask=True,
+    path="path",
 )
 TODO_WRITE = Tool(
     "todo_write",

@@ -19,7 +19,12 @@ _EFFECTS: Final[Mapping[str, str]] = {"allowed-always": "allow", "rejected-alway
 
 
 def standing_decision(
-    session: Session, rules: PermissionRules, kind: str, grant: GrantScope | None
+    session: Session,
+    rules: PermissionRules,
+    kind: str,
+    grant: GrantScope | None,
+    *,
+    outside: bool = False,
 ) -> PermissionOutcome | None:
     """Return what is decided already, or None if the user must be asked.
 
@@ -31,8 +36,10 @@ def standing_decision(
         rules: The preset.
         kind: ACP kind of the call.
         grant: What the asker named; without it there can be no stored grant.
+        outside: Whether the call touches a file outside the session's roots, which no stored
+            permission covers (presets-end-at-the-roots).
     """
-    rule = rules.permission_rule(kind)
+    rule = rules.permission_rule(kind, outside=outside)
     if rule == "refuse":
         return "rejected"
     stored = None if grant is None else _stored_effect(session, grant)
@@ -40,7 +47,7 @@ def standing_decision(
         return "rejected-always"
     if rule == "allow":
         return "allowed-once"
-    return "allowed-always" if stored == "allow" else None
+    return "allowed-always" if stored == "allow" and not outside else None
 
 
 def effect_from_outcome(outcome: PermissionOutcome) -> str | None:

@@ -170,8 +170,8 @@ class ClientPort(Protocol):
 class PermissionRules(Protocol):
     """What the session's preset allows of the calls that want permission."""
 
-    def permission_rule(self, kind: str) -> PermissionRule:
-        """Return what is to be done about a call of an ACP kind."""
+    def permission_rule(self, kind: str, *, outside: bool) -> PermissionRule:
+        """Return what is to be done about a call of an ACP kind, see `presets`."""
 
 
 class DurabilityPort(Protocol):

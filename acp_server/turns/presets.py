@@ -30,16 +30,21 @@ TOLD_TO_MODEL: Final[dict[str, str]] = {
 """What the model reads about a new preset (injected-messages-part-no-call)."""
 
 
-def permission_rule(preset: str | None, kind: str) -> PermissionRule:
-    """Return what a preset says of a call of an ACP tool kind that wants permission.
+def permission_rule(preset: str | None, kind: str, *, outside: bool) -> PermissionRule:
+    """Return what a preset says of a call that wants permission.
 
-    Rule: permission-precedes-the-call.
+    Rules: presets-decide-before-user, presets-end-at-the-roots.
+
+    Args:
+        preset: The preset; None for an agent without.
+        kind: ACP tool kind of the call.
+        outside: Whether the call touches a file outside the session's roots.
     """
     match preset:
         case "full-access":
             return "allow"
         case "read-only":
             return "refuse"
-        case "auto-edit" if kind == "edit":
+        case "auto-edit" if kind == "edit" and not outside:
             return "allow"
     return "ask"

@@ -90,6 +90,12 @@ class SessionSettings:
         """The permission preset; None for an agent without modes."""
         return self._preset
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The session's folders, absolute: its working directory and the additional ones."""
+        cwd = self._session.header.cwd
+        return self.additional_directories if cwd is None else (cwd, *self.additional_directories)
+
     def option(self, option_id: str) -> Any:
         """Return the value of an option of the agent: a text, or true or false.
 
@@ -98,12 +104,9 @@ class SessionSettings:
         """
         return self._preset if option_id == MODE_OPTION_ID else self._values[option_id]
 
-    def permission_rule(self, kind: str) -> PermissionRule:
-        """Return what the preset says of a call of an ACP tool kind that wants permission.
-
-        Rule: presets-decide-before-user.
-        """
-        return permission_rule(self._preset, kind)
+    def permission_rule(self, kind: str, *, outside: bool) -> PermissionRule:
+        """Return what the preset says of a call that wants permission, see `presets`."""
+        return permission_rule(self._preset, kind, outside=outside)
 
     # -- changes ----------------------------------------------------------------------------
 

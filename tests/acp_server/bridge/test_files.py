@@ -1,8 +1,9 @@
 """What tools and `turn.files` touch, and what they refuse.
 
-Rules: client-and-disk-behave-alike, reads-are-bounded.
+Rules: client-and-disk-behave-alike, reads-are-bounded, presets-end-at-the-roots.
 """
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.builtin_agents.script import script_agent
 from acp_server.testing import FILE_CAPABILITIES, AcpClient, AcpError, running_server
+from acp_server.turns.errors import PermissionDenied
 
 Drive = Callable[[Turn], Any]
 EITHER = pytest.mark.parametrize(
@@ -186,3 +188,142 @@ async def test_another_failure_of_the_client_is_not_taken_for_a_missing_file(cod
 
     answers = {"fs/read_text_file": refusing(code, "Method not found")}
     await once(drive, "/w", capabilities=dict(FILE_CAPABILITIES), answers=answers)
+
+
+# -- presets-end-at-the-roots ---------------------------------------------------------------
+
+
+class Workspace:
+    """A session's folder with something outside of it, and what leads there."""
+
+    def __init__(self, base: Path) -> None:
+        self.cwd = base / "work"
+        self.cwd.mkdir()
+        self.outside = base / "work-of-others"
+        self.outside.mkdir()
+        (self.outside / "secret.txt").write_text("secret", encoding="utf-8")
+        (self.cwd / "mine.txt").write_text("mine", encoding="utf-8")
+        (self.cwd / "to-file").symlink_to(self.outside / "secret.txt")
+        (self.cwd / "to-folder").symlink_to(self.outside)
+        (self.cwd / "to-nothing").symlink_to(self.outside / "new.txt")
+        (self.cwd / "to-mine").symlink_to(self.cwd / "mine.txt")
+
+    async def call(
+        self, tool: str, path: str, mode: str, *, times: int = 1, **options: Any
+    ) -> tuple[list[str], AcpClient]:
+        """Let the scripted model call a tool; return the calls' final statuses, and the client."""
+        arguments: dict[str, Any] = {"path": path}
+        if tool == "write":
+            arguments["content"] = "written"
+        calls = [{"name": tool, "arguments": arguments}]
+        script = self.cwd.parent / "script.json"
+        script.write_text(
+            json.dumps([{"calls": calls} for _ in range(times)] + [{"text": "done"}]),
+            encoding="utf-8",
+        )
+        roots = options.pop("roots", [])
+        async with running_server(script_agent(script), **options) as client:
+            session_id = await client.new_session(self.cwd, additionalDirectories=roots)
+            await client.set_mode(session_id, mode)
+            await client.prompt(session_id, "go")
+            return [card.status for card in client.transcript.cards], client
+
+
+OUTSIDE = ["/etc/hostname", "../work-of-others/secret.txt", "to-file", "to-folder/secret.txt"]
+NEW_OUTSIDE = ["../new.txt", "to-nothing", "to-folder/new/er.txt", "new/../../new.txt"]
+
+
+@pytest.mark.rule("presets-end-at-the-roots")
+@pytest.mark.parametrize("mode", ["ask", "auto-edit", "read-only", "full-access"])
+@pytest.mark.parametrize("path", OUTSIDE)
+async def test_the_read_tool_asks_outside_the_roots(mode: str, path: str, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    statuses, client = await workspace.call("read", path, mode, permissions=["reject_once"])
+    assert statuses == ["completed" if mode == "full-access" else "failed"]
+    asked = [] if mode in ("read-only", "full-access") else ["session/request_permission"]
+    assert methods(client) == asked
+    if mode != "full-access":
+        assert b'"secret"' not in b"".join(frame.data for frame in client.frames)
+
+
+@pytest.mark.rule("presets-end-at-the-roots")
+@pytest.mark.parametrize("path", [*OUTSIDE[1:], *NEW_OUTSIDE])
+@pytest.mark.parametrize("mode", ["auto-edit", "read-only"])
+async def test_the_write_tool_asks_outside_the_roots(mode: str, path: str, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    statuses, client = await workspace.call("write", path, mode, permissions=["reject_once"])
+    assert statuses == ["failed"]
+    assert methods(client) == ([] if mode == "read-only" else ["session/request_permission"])
+    assert sorted(os.listdir(tmp_path)) == ["script.json", "work", "work-of-others"]  # noqa: PTH208
+    assert os.listdir(workspace.outside) == ["secret.txt"]  # noqa: PTH208
+    assert (workspace.outside / "secret.txt").read_text(encoding="utf-8") == "secret"
+
+
+@pytest.mark.rule("presets-end-at-the-roots")
+@pytest.mark.parametrize("path", ["mine.txt", "to-mine", "../work/mine.txt", "to-file"])
+async def test_inside_the_roots_the_preset_decides(path: str, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (tmp_path / "link").symlink_to(workspace.outside)
+    roots = [str(tmp_path / "link")] if path == "to-file" else []
+    for tool in ("read", "write"):
+        statuses, client = await workspace.call(tool, path, "auto-edit", roots=roots)
+        assert (statuses, methods(client)) == (["completed"], [])
+
+
+@pytest.mark.rule("presets-end-at-the-roots")
+async def test_a_question_about_a_file_outside_names_it_and_offers_no_always(
+    tmp_path: Path,
+) -> None:
+    workspace = Workspace(tmp_path)
+    statuses, client = await workspace.call(
+        "write", "to-file", "auto-edit", times=2, permissions=["allow_once", "allow_once"]
+    )
+    assert statuses == ["completed", "completed"]
+    for frame in client.agent_requests:
+        assert "work-of-others/secret.txt" in frame["params"]["toolCall"]["title"]
+        kinds = [option["kind"] for option in frame["params"]["options"]]
+        assert kinds == ["allow_once", "reject_once"]
+    assert len(client.agent_requests) == 2
+
+
+@pytest.mark.rule("presets-end-at-the-roots")
+@pytest.mark.parametrize(("answer", "asked"), [("allow_always", 2), ("reject_always", 1)])
+async def test_a_stored_refusal_covers_the_outside_and_a_stored_permission_does_not(
+    answer: str, asked: int, tmp_path: Path
+) -> None:
+    workspace = Workspace(tmp_path)
+    calls = [
+        {"calls": [{"name": "write", "arguments": {"path": path, "content": "written"}}]}
+        for path in ("mine.txt", "to-file")
+    ]
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([*calls, {"text": "done"}]), encoding="utf-8")
+    async with running_server(script_agent(script), permissions=[answer, "reject_once"]) as client:
+        session_id = await client.new_session(workspace.cwd)
+        await client.prompt(session_id, "go")
+        assert client.transcript.cards[1].status == "failed"
+    assert len(client.agent_requests) == asked
+
+
+@pytest.mark.rule("presets-end-at-the-roots")
+async def test_a_path_that_no_file_can_have_fails_its_call_alone(tmp_path: Path) -> None:
+    statuses, client = await Workspace(tmp_path).call("read", "a\0b", "auto-edit")
+    assert (statuses, methods(client)) == (["failed"], [])
+
+
+@pytest.mark.rule("presets-end-at-the-roots")
+async def test_an_authors_call_that_names_its_path_asks_outside_the_roots(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    went: list[str] = []
+
+    async def drive(turn: Turn) -> None:
+        for path in ("mine.txt", "to-file"):
+            try:
+                async with turn.tool("look", kind="read", path=path):
+                    went.append(path)
+            except PermissionDenied:
+                went.append("denied")
+
+    client = await once(drive, workspace.cwd, permissions=["reject_once"])
+    assert went == ["mine.txt", "denied"]
+    assert methods(client) == ["session/request_permission"]
