@@ -152,14 +152,19 @@ def _run_demo(options: argparse.Namespace) -> int:
 
 def _set_up_logging(level: str | None, file: Path | None) -> None:
     """Log where asked and nowhere else: some editors show every byte of stderr as an error."""
+    from acp_server.turns.redaction_of_logs import (  # noqa: PLC0415 - not for --help
+        PrivateFileHandler,
+        RedactingFormatter,
+    )
+
     root = logging.getLogger()
     if file is not None:
-        root.addHandler(logging.FileHandler(file, encoding="utf-8"))
+        root.addHandler(PrivateFileHandler(file, encoding="utf-8"))
     if level is not None:
         root.addHandler(logging.StreamHandler())
     if not root.handlers:
         root.addHandler(logging.NullHandler())
-    form = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    form = RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     for handler in root.handlers:
         handler.setFormatter(form)
     root.setLevel((level or "info").upper())

@@ -23,7 +23,6 @@ from acp_server.turns.errors import (
     ToolArgumentsError,
     TurnClosedError,
 )
-from acp_server.turns.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -136,8 +135,7 @@ class ModelLoop:
         delay_ms = error.retry_after_ms
         if delay_ms is None:
             delay_ms = min(_FIRST_DELAY_MS * 2 ** (retry - 1), _LONGEST_DELAY_MS)
-        failure = {**error.failure, "message": redact(str(error.failure["message"]))}
-        log.retry(retry, self._max_retries, delay_ms, failure)
+        log.retry(retry, self._max_retries, delay_ms, error.failure)
         await self._sleep(delay_ms / 1000)
 
     def _call(self, turn: Turn, made: OpenCall) -> tuple[ToolCall, Body]:

@@ -1,6 +1,6 @@
 """What a model streams, checked on its way into the log.
 
-Rules: updates-are-what-was-stored, lone-surrogates-are-replaced.
+Rules: updates-are-what-was-stored, lone-surrogates-are-replaced, failure-text-hides-secrets.
 
 The log must say in deltas what the blocks say, since the client is shown the deltas: a `block-end`
 that says more is preceded by the missing tail, one that says something else is a failure.
@@ -69,13 +69,7 @@ class ModelStream:
             raise ModelError(message, code="STREAM_CUT", retryable=not blocks)
         reason = answer.finish_reason
         if reason["kind"] in ("error", "aborted"):
-            failure = reason["failure"]
-            raise ModelError(
-                failure["message"],
-                code=failure["code"],
-                status=failure.get("status"),
-                aborted=reason["kind"] == "aborted",
-            )
+            raise ModelError.of_failure(reason["failure"], aborted=reason["kind"] == "aborted")
         call_ids = [block["id"] for block in blocks if block["type"] == "tool-call"]
         if len(set(call_ids)) < len(call_ids):
             message = "two calls of the model's answer have the same id"
@@ -96,7 +90,7 @@ class ModelStream:
                 return
             yield from self._tail(index, chunk["block"])
             self._ended.add(index)
-        yield chunk
+        yield _without_secrets(chunk) if kind == "finish" else chunk
 
     def _tail(self, index: int, block: Mapping[str, Any]) -> Iterator[StreamChunk]:
         """Yield the deltas that a block has lacked so far."""
@@ -121,6 +115,16 @@ async def closing(stream: AsyncIterator[StreamChunk]) -> AsyncIterator[AsyncIter
         close = getattr(stream, "aclose", None)
         if close is not None:
             await close()
+
+
+def _without_secrets(finish: StreamChunk) -> StreamChunk:
+    """Return the end of a stream with its failure, if it has one, redacted."""
+    reason = finish.get("reason")
+    if not isinstance(reason, dict) or "failure" not in reason:
+        return finish
+    from acp_server.turns.redaction import redact_json  # noqa: PLC0415 - only failures pay
+
+    return {**finish, "reason": {**reason, "failure": redact_json(reason["failure"])}}
 
 
 def _split(chunk: StreamChunk) -> Iterator[StreamChunk]:

@@ -11,6 +11,11 @@ AgentsError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 MAX_FAILURE_CHARS = 2000
 """How much of what a provider says about a failure is kept."""
 
@@ -72,6 +77,9 @@ class CheckpointError(AgentsError):
 class ModelError(AgentsError):
     """A model request failed.
 
+    What the provider says of it is redacted here, before anything can store or show it
+    (failure-text-hides-secrets).
+
     Attributes:
         failure: The structured failure that goes into the log (truncated-calls-are-dropped).
         aborted: The model says that the request was cancelled.
@@ -85,18 +93,40 @@ class ModelError(AgentsError):
         *,
         code: str,
         status: int | None = None,
+        request_id: str | None = None,
         aborted: bool = False,
         retryable: bool = False,
         retry_after_ms: int | None = None,
     ) -> None:
+        from acp_server.turns.redaction import redact  # noqa: PLC0415 - only failures pay
+
         self.aborted = aborted
         self.retryable = retryable
         self.retry_after_ms = retry_after_ms
         # Some providers answer with a whole page; the user needs a sentence.
-        message = message[:MAX_FAILURE_CHARS]
+        message = redact(message)[:MAX_FAILURE_CHARS]
         self.failure: dict[str, object] = {"message": message, "code": code}
         if status is not None:
             self.failure["status"] = status
+        if request_id is not None:
+            self.failure["requestId"] = request_id
         if retry_after_ms is not None:
             self.failure["providerRetryAfterMs"] = retry_after_ms
         super().__init__(message)
+
+    @classmethod
+    def of_failure(cls, failure: Mapping[str, Any], *, aborted: bool) -> Self:
+        """Return the error of a failure that a stream has ended with, all its members kept.
+
+        Args:
+            failure: An `LlmFailure`, redacted (payload-types-have-fixed-shapes).
+            aborted: See the class.
+        """
+        error = cls(
+            failure["message"],
+            code=failure["code"],
+            aborted=aborted,
+            retry_after_ms=failure.get("providerRetryAfterMs"),
+        )
+        error.failure = {**failure, "message": error.failure["message"]}
+        return error

@@ -1,14 +1,14 @@
 """Takes secrets out of failure text before it is stored or shown (failure-text-hides-secrets).
 
-For text that strangers wrote about a failure: providers, MCP servers, hooks. What users, models and
-tools say is never altered.
+For text that strangers wrote about a failure: providers, MCP servers, hooks; and for diagnostics
+(diagnostics-hide-secrets). What users, models and tools say is never altered.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,12 +47,25 @@ def redact(text: str, values: Mapping[str, str] | None = None) -> str:
         for name, value in known.items()
         if len(value) >= _MIN_SECRET_CHARS and _SECRET_NAME.search(name)
     }
+    # A traceback shows the `repr` of a value, where line ends, quotes and the like are escaped.
+    secrets |= {repr(value)[1:-1] for value in secrets}
     # The longest first: one secret may be part of another.
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, _MASK)
     for pattern in _PATTERNS:
         text = pattern.sub(_replacement, text)
     return text
+
+
+def redact_json(value: Any) -> Any:
+    """Return a JSON value with all its texts redacted; names of members stay."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [redact_json(item) for item in value]
+    if isinstance(value, dict):
+        return {name: redact_json(item) for name, item in value.items()}
+    return value
 
 
 def _replacement(found: re.Match[str]) -> str:

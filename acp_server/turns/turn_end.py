@@ -135,9 +135,5 @@ def _error(
 
 
 def _model_error(log: TurnLog, error: ModelError) -> TurnEnd:
-    from acp_server.turns.redaction import redact  # noqa: PLC0415 - only failures pay
-
-    sentence = redact(str(error.failure["message"]))
-    failure = {**error.failure, "message": sentence}
-    reason = {"kind": "error", "step": log.step, "failure": failure}
-    return TurnEnd(reason, TurnOutcome("error", sentence))
+    reason = {"kind": "error", "step": log.step, "failure": dict(error.failure)}
+    return TurnEnd(reason, TurnOutcome("error", str(error)))

@@ -213,6 +213,49 @@ async def test_a_huge_delta_goes_out_in_pieces() -> None:
 # -- retries --------------------------------------------------------------------------------
 
 
+STRUCTURED = {
+    "message": "401 for Bearer abc.def: hush-hush-hush",
+    "code": "AUTH",
+    "status": 401,
+    "providerRetryAfterMs": 250,
+    "requestId": "req_7",
+}
+"""A failure as a provider tells it, with a key of the environment in its text."""
+
+
+@pytest.mark.rule("failure-text-hides-secrets")
+@pytest.mark.parametrize("way", ["finish", "raise", "retry"])
+async def test_no_secret_of_a_providers_failure_is_stored_and_its_structure_is(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_API_KEY", "hush-hush-hush")
+    raised = ModelError(
+        "401 for Bearer abc.def: hush-hush-hush",
+        code="AUTH",
+        status=401,
+        retryable=way == "retry",
+        retry_after_ms=250,
+        request_id="req_7",
+    )
+    ending = finish("error", failure=STRUCTURED) if way == "finish" else raised
+    client, events, ended = await talked(
+        Model([delta("so far"), ending]), "hi", sleep=Naps(), max_retries=1
+    )
+    told = "401 for Bearer [redacted]: [redacted]"
+    failure = STRUCTURED | {"message": told}
+    if way == "retry":
+        assert of_type(events, "llm/retry")[0].data["failure"] == failure
+        assert ended == "end_turn"
+    else:
+        assert of_type(events, "turn/end")[0].data["reason"]["failure"] == failure
+        assert ended == f"Internal error: turn failed: {told}"
+    if way == "finish":
+        last = of_type(events, "assistant/chunk")[-1].data["chunk"]
+        assert last == finish("error", failure=failure)
+    assert "hush" not in str([dict(event.data) for event in events])
+    assert b"hush" not in b"".join(frame.data for frame in client.frames)
+
+
 def busy(after_ms: int | None = None) -> ModelError:
     return ModelError("too busy", code="BUSY", retryable=True, retry_after_ms=after_ms)
 
