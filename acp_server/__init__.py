@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from acp_server.agents.sign_in import AuthMethod, SignIn
     from acp_server.agents.turn import Turn
     from acp_server.turns.errors import AuthRequiredError, PermissionDenied
+    from acp_server.turns.policy import PromptView
 
 _HOMES = {
     "Agent": "acp_server.agents.agent",
@@ -27,6 +28,7 @@ _HOMES = {
     "CommandCall": "acp_server.agents.commands",
     "CommandError": "acp_server.agents.commands",
     "PermissionDenied": "acp_server.turns.errors",
+    "PromptView": "acp_server.turns.policy",
     "RequestRefusedError": "acp_server.agents.errors",
     "SelectOption": "acp_server.agents.options",
     "SignIn": "acp_server.agents.sign_in",
@@ -44,6 +46,7 @@ __all__ = [
     "CommandCall",
     "CommandError",
     "PermissionDenied",
+    "PromptView",
     "RequestRefusedError",
     "SelectOption",
     "SignIn",

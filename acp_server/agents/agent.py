@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from acp_server.agents.presenters import Presenters
     from acp_server.agents.sign_in import SignIn
     from acp_server.agents.turn import Turn
-    from acp_server.turns.driver import PromptPolicy
+    from acp_server.turns.policy import PromptPolicy
     from acp_server.turns.presets import Preset
     from acp_server.turns.run import TurnRun
     from session_core.compaction import Summarize
@@ -58,7 +58,9 @@ class Agent:
     Attributes:
         name: Shown to the client and recorded as the model of its messages.
         drive: The coroutine function that drives one turn.
-        policy: May veto a prompt before anything else sees it; the turn then ends `rejected`.
+        policy: May veto a prompt before anything else sees it; the turn then ends `rejected`. It
+            gets a `PromptView`, may be `async`, and returns a reason or None; one that fails lets
+            nothing through.
         takes_images: Whether prompts may have `image` blocks.
         takes_audio: Whether prompts may have `audio` blocks.
         takes_resources: Whether prompts may have embedded `resource` blocks.

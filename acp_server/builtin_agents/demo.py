@@ -17,6 +17,7 @@ from acp_server.turns.errors import PermissionDenied
 
 if TYPE_CHECKING:
     from acp_server.agents.turn import Turn
+    from acp_server.turns.policy import PromptView
 
 SCRATCH = "acp-demo-scratch.txt"
 """The one file that the demo writes."""
@@ -31,9 +32,9 @@ _FORBIDDEN = re.compile(r"\brm\s+-\w*[rf]|\bdelete everything\b|\bforbidden\b", 
 _TASKS = ("Look at the workspace", "Answer the prompt", "Edit a scratch file")
 
 
-def policy(prompt: str) -> str | None:
+def policy(prompt: PromptView) -> str | None:
     """Refuse prompts that ask for destruction, to show what a rejected turn looks like."""
-    found = _FORBIDDEN.search(prompt)
+    found = _FORBIDDEN.search(prompt.text)
     if found is None:
         return None
     return f"the demo's policy does not allow prompts with {found.group(0)!r}"

@@ -8,21 +8,21 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-import anyio
-import anyio.lowlevel
-
+from acp_server.turns.author_task import AuthorTask
 from acp_server.turns.content import text_of
 from acp_server.turns.errors import CheckpointError
+from acp_server.turns.policy import veto_of
 from acp_server.turns.run import TurnRun
 from acp_server.turns.turn_end import TurnEnd, end_of, fault_of_ours, store_failed, unclosable
 from acp_server.turns.turn_log import TurnLog
 from session_core import APPEND
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from acp_server.turns.driver import TurnDriver
     from acp_server.turns.pending_event import PendingEvent
+    from acp_server.turns.policy import PromptPolicy
     from acp_server.turns.ports import RunnerPorts
     from acp_server.turns.settings import SessionSettings
     from acp_server.turns.turn_end import StopKind, TurnOutcome
@@ -79,18 +79,16 @@ class ActiveTurn:
         self._cancel_grace_s = cancel_grace_s
         provenance = {"provider": "agent", "model": agent.name}
         self._log = TurnLog(session, session.next_turn, provenance, settings)
-        self._scope = anyio.CancelScope()
         self._stop: StopKind | None = None
-        self._agent_ended = anyio.Event()
-        self._ended_or_stopped = anyio.Event()
+        self._task: AuthorTask | None = None
 
     # -- from outside ------------------------------------------------------------------------
 
     def cancel(self) -> None:
         """Ask the agent to stop; the turn ends `aborted`."""
         self._stop = self._stop or "aborted"
-        self._scope.cancel()
-        self._ended_or_stopped.set()
+        if self._task is not None:
+            self._task.cancel()
 
     def dispose(self) -> None:
         """Ask the agent to stop since the server does; the turn ends `disposed`."""
@@ -146,14 +144,16 @@ class ActiveTurn:
         return end.outcome
 
     async def _run_prompt(self) -> TurnEnd:
-        try:
-            veto = self._veto()
-        except Exception as error:  # noqa: BLE001 - a policy that fails lets nothing through
-            return self._end_of(error)
-        if veto is not None:
-            blocked = {"content": list(self._blocks), "source": _USER, "reason": veto}
-            self._log.append("prompt/blocked", blocked)
-            return TurnEnd.of("rejected", reason=veto)
+        policy = self._agent.policy
+        if policy is not None:
+            veto = await self._ask_policy(policy)
+            if isinstance(veto, BaseException) or self._stop is not None:
+                # A policy that fails, or was not waited for, lets nothing through.
+                return self._end_of(veto if isinstance(veto, BaseException) else None)
+            if veto is not None:
+                blocked = {"content": list(self._blocks), "source": _USER, "reason": veto}
+                self._log.append("prompt/blocked", blocked)
+                return TurnEnd.of("rejected", reason=veto)
         prompt_seq = self._append_prompt()
         try:
             await self._ports.durability.flush()
@@ -170,10 +170,6 @@ class ActiveTurn:
         self._log.begin({"kind": "message", "source": _USER})
         self._settings.append_unstored(self._log.append_pending)
 
-    def _veto(self) -> str | None:
-        policy = self._agent.policy
-        return None if policy is None else policy(text_of(self._blocks))
-
     def _append_prompt(self) -> int:
         self._log.append_what_waits()
         content = {"content": list(self._blocks), "source": _USER}
@@ -186,7 +182,17 @@ class ActiveTurn:
             self._log.append("session/title", data)
         return message.seq
 
-    # -- the agent ---------------------------------------------------------------------------
+    # -- code of the author ------------------------------------------------------------------
+
+    async def _ask_policy(self, policy: PromptPolicy) -> str | BaseException | None:
+        """Return the policy's reason to refuse the prompt, what left it, or None."""
+        verdicts: list[str | None] = []
+
+        async def ask() -> None:
+            verdicts.append(await veto_of(policy, self._blocks))
+
+        failure = await self._run_author("policy", ask)
+        return failure or (verdicts[0] if verdicts else None)
 
     async def _run_agent(self, prompt_seq: int) -> BaseException | None:
         """Let the agent drive the turn; return what left it, once it has ended or is given up."""
@@ -199,28 +205,13 @@ class ActiveTurn:
             prompt_seq=prompt_seq,
             cancel=self.cancel,
         )
-        failures: list[BaseException] = []
-        name = f"agent of {self._session.id}"
-        self._ports.tasks.start_soon(self._agent_task, run, failures, name=name)
-        await self._ended_or_stopped.wait()
-        if not self._agent_ended.is_set():
-            with anyio.move_on_after(self._cancel_grace_s):
-                await self._agent_ended.wait()
-        if not self._agent_ended.is_set():
-            _log.warning("the agent of %s did not stop when cancelled", self._session.id)
-        return failures[0] if failures else None
+        return await self._run_author("agent", lambda: self._agent.drive_turn(run))
 
-    async def _agent_task(self, run: TurnRun, failures: list[BaseException]) -> None:
-        try:
-            with self._scope:
-                await self._agent.drive_turn(run)
-        except anyio.get_cancelled_exc_class() as error:
-            # Not of our scope, which keeps its own: the server is being torn down, or else the
-            # agent has raised this by itself.
-            failures.append(error)
-            await anyio.lowlevel.checkpoint_if_cancelled()
-        except BaseException as error:  # noqa: BLE001 - SystemExit of an agent must not end the server (B86)
-            failures.append(error)
-        finally:
-            self._agent_ended.set()
-            self._ended_or_stopped.set()
+    async def _run_author(
+        self, what: str, work: Callable[[], Awaitable[None]]
+    ) -> BaseException | None:
+        name = f"{what} of {self._session.id}"
+        self._task = AuthorTask(self._ports.tasks, name, self._cancel_grace_s)
+        if self._stop is not None:
+            self._task.cancel()
+        return await self._task.run(work)

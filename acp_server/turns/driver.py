@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from acp_server.turns.settings import SettingDeclarations
 
 if TYPE_CHECKING:
+    from acp_server.turns.policy import PromptPolicy
     from acp_server.turns.run import TurnRun
-
-PromptPolicy = Callable[[str], "str | None"]
-"""Given the text of a prompt, the reason to refuse it, or None (turn-is-logged-in-order)."""
 
 
 class TurnDriver(SettingDeclarations, Protocol):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from acp_server.turns.errors import AuthRequiredError, CheckpointError, ModelError, PermissionDenied
+from acp_server.turns.policy import PolicyFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,10 +105,7 @@ def end_of(
     # A refusal that the agent does not catch is how it comes to its end
     # (permission-precedes-the-call).
     if failure is not None and not isinstance(failure, PermissionDenied):
-        diagnostic_id = new_diagnostic_id()
-        _log.error("the agent failed, log entry %s", diagnostic_id, exc_info=failure)
-        sentence = f"the agent failed ({type(failure).__name__}), log entry {diagnostic_id}"
-        return _error(log, sentence, "AGENT_FAILED")
+        return _unexpected(log, failure, new_diagnostic_id())
     if log.refused:
         return TurnEnd.of("refusal")
     if log.hit_request_limit:
@@ -132,6 +130,16 @@ def _error(
 ) -> TurnEnd:
     reason = {"kind": "error", "step": log.step, "message": sentence, "code": code}
     return TurnEnd(reason, TurnOutcome("error", sentence, lost_session, needs_sign_in))
+
+
+def _unexpected(log: TurnLog, failure: BaseException, diagnostic_id: str) -> TurnEnd:
+    """Return the end by a failure whose text the client is not told; the diagnostic log has it."""
+    entry = f"log entry {diagnostic_id}"
+    if isinstance(failure, PolicyFailedError):
+        _log.error("the policy failed, %s", entry, exc_info=failure)
+        return _error(log, f"{failure}, {entry}", "POLICY_FAILED")
+    _log.error("the agent failed, %s", entry, exc_info=failure)
+    return _error(log, f"the agent failed ({type(failure).__name__}), {entry}", "AGENT_FAILED")
 
 
 def _model_error(log: TurnLog, error: ModelError) -> TurnEnd:
