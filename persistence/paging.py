@@ -16,6 +16,7 @@ import os.path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from persistence.errors import InvalidCursorError
+from session_core import is_seq_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,7 +58,7 @@ class DirectoryFilter:
     """Tells whether a path is a given directory, however either is spelled (B23)."""
 
     def __init__(self, cwd: str | None) -> None:
-        self._wanted = None if cwd is None else os.path.realpath(cwd)
+        self._wanted = None if cwd is None else _real(cwd)
         # Sessions share few directories; resolving one costs a system call a component.
         self._known: dict[str, bool] = {}
 
@@ -68,8 +69,16 @@ class DirectoryFilter:
         if cwd is None:
             return False
         if cwd not in self._known:
-            self._known[cwd] = os.path.realpath(cwd) == self._wanted
+            self._known[cwd] = _real(cwd) == self._wanted
         return self._known[cwd]
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:
+        # A NUL: no system has such a path, but a foreign log may name it.
+        return path
 
 
 def encode_cursor(key: ListKey) -> str:
@@ -90,7 +99,7 @@ def decode_cursor(cursor: str) -> ListKey:
     except (ValueError, binascii.Error, RecursionError) as error:
         raise InvalidCursorError(cursor) from error
     match value:
-        case [int(updated_at), str(session_id)] if type(updated_at) is int:
+        case [updated_at, str(session_id)] if is_seq_int(updated_at):
             return ListKey(-updated_at, session_id)
         case _:
             raise InvalidCursorError(cursor)

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
     from session_core import Record, SessionHeader
 
-# A row of a picker; the whole prompt stays in the log.
-_MAX_PROMPT = 200
+MAX_LINE = 200
+"""The most characters that a row of a list shows of a title or a prompt (list-rows-are-short)."""
+
+# Enough to find a line in, however much white space stands between its words.
+_LOOKED_AT = 20 * MAX_LINE
 
 
 class SummaryFold:
@@ -91,7 +94,7 @@ class SummaryFold:
     def _take_title(self, event: Event) -> None:
         title = event.data.get("title")
         if isinstance(title, str):
-            self._title = title
+            self._title = list_line(title)
 
     def _take_prompt(self, event: Event) -> None:
         source = event.data.get("source")
@@ -115,4 +118,9 @@ def prompt_text(data: Mapping[str, Any]) -> str:
         for block in display_prompt_content(data)
         if isinstance(block, dict) and isinstance(block.get("text"), str)
     ]
-    return " ".join(" ".join(texts).split())[:_MAX_PROMPT]
+    return list_line(" ".join(texts))
+
+
+def list_line(text: str) -> str:
+    """Return what a row of a list shows of a text: one short line (list-rows-are-short)."""
+    return " ".join(text[:_LOOKED_AT].split())[:MAX_LINE].rstrip()

@@ -27,7 +27,7 @@ from acp_server.bridge.params import (
     require_same_cwd,
     stored_cwd,
 )
-from acp_server.bridge.session_rows import session_rows
+from acp_server.bridge.session_rows import SessionRows
 from acp_server.bridge.stop_reasons import stop_reason_from_end
 from acp_server.errors import rpc_error_from_checkpoint, rpc_error_from_store
 from acp_server.rpc.errors import RpcError
@@ -112,6 +112,7 @@ class AcpService:
         self._persistence = persistence
         self._account = Account(agent.sign_in)
         self._sessions = OpenSessions(compose, store, persistence)
+        self._rows = SessionRows(self._sessions)
 
     def methods(self) -> MethodTable:
         """Return the handlers by method name."""
@@ -154,8 +155,7 @@ class AcpService:
             page = await self._persistence.list(cwd=asked.cwd, cursor=asked.cursor)
         except PersistenceError as error:
             raise rpc_error_from_store(error) from error
-        rows = session_rows(page.entries, self._sessions)
-        return results.list_sessions_result(rows, page.next_cursor)
+        return results.list_sessions_result(self._rows.rows_of(page.entries), page.next_cursor)
 
     # -- closing ----------------------------------------------------------------------------
 

@@ -8,7 +8,10 @@ import orjson
 
 from persistence.paging import ListKey
 from persistence.storage import SessionEntry, SessionSummary
-from session_core import SessionHeader
+from persistence.summary import MAX_LINE
+from session_core import SessionHeader, is_seq_int
+
+_LINES = ("title", "firstPrompt")
 
 
 class IndexRow(NamedTuple):
@@ -40,7 +43,6 @@ class IndexRow(NamedTuple):
 
         Raises:
             SessionCoreError: The header in it is none.
-            KeyError: A count is missing.
         """
         stored = self.stored
         summary = SessionSummary(
@@ -82,12 +84,18 @@ def decode_row(line: bytes) -> IndexRow | None:
     """Return the row of a line; None for a line that is none."""
     try:
         stored = orjson.loads(line)
-        header, updated_at = stored["header"], stored["updatedAt"]
-        row = IndexRow(
-            stored["key"], stored["inode"], stored["size"], updated_at, header["id"], stored
-        )
-    except (ValueError, KeyError, TypeError):
+        key, inode, size, header = (stored[name] for name in ("key", "inode", "size", "header"))
+        counts = stored["updatedAt"], stored["events"], stored["turns"]
+        session_id, cwd = header["id"], header.get("cwd")
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    if type(header) is not dict or type(row.session_id) is not str or type(updated_at) is not int:
+    are_texts = type(key) is str and type(session_id) is str and (cwd is None or type(cwd) is str)
+    if not are_texts or type(inode) is not int or type(size) is not int:
         return None
-    return row
+    if not all(map(is_seq_int, counts)) or not all(_is_line(stored.get(name)) for name in _LINES):
+        return None
+    return IndexRow(key, inode, size, counts[0], session_id, stored)
+
+
+def _is_line(value: object) -> bool:
+    return value is None or (type(value) is str and len(value) <= MAX_LINE)

@@ -98,10 +98,13 @@ class SessionLister:
     def _entry(self, row: IndexRow, status: FileStat) -> SessionEntry | None:
         try:
             return row.entry(revision(status))
-        except (SessionCoreError, KeyError):
+        except SessionCoreError:
             # The index lies, as far as a line can that was taken for a row.
             honest = self._summarize(row.key, status)
-            return None if honest is None else honest.entry(revision(status))
+            if honest is None:
+                return None
+            self._index.add_checked([honest], self._is_current)
+            return honest.entry(revision(status))
 
     def _summarize(self, key: str, status: FileStat) -> IndexRow | None:
         """Return the row of a log that the index does not know; None if it is left out."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from persistence.errors import ForeignStoreError
@@ -43,11 +43,16 @@ class DatabaseAbsentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One open connection, used by one thread at a time."""
+    """One open connection, used by one thread at a time.
+
+    Attributes:
+        named_faults: What the list has said of bad rows.
+    """
 
     connection: sqlite3.Connection
     identity: FileIdentity
     store_id: str
+    named_faults: set[str] = field(default_factory=set)
 
     def revision(self, incarnation: str, number: int) -> str:
         """Return the opaque revision of a session's log (revision-changes-with-log)."""

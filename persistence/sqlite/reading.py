@@ -63,6 +63,9 @@ def read_page(database: Database, cwd: str | None, cursor: str | None, limit: in
         key = decode_cursor(cursor)
         after = (-key.age, key.session_id.encode(errors="surrogatepass"))
     with _read_transaction(database.connection) as connection:
+        if cursor is None:
+            for (session_id,) in connection.execute(sql.READ_KEYLESS):
+                _warn_once(database, f"the row of session {session_id!r} has a damaged key")
         cwds = None if cwd is None else _spellings(connection, cwd)
         entries: list[SessionEntry] = []
         # Damaged rows are left out, so that a page may take more than one look.
@@ -99,13 +102,19 @@ def _read_after(
 def _entries(database: Database, records: list[SessionRecord]) -> Iterator[SessionEntry]:
     for record in records:
         try:
-            header = decode_header(record)
+            header, summary = decode_header(record), decode_summary(record)
         except PersistenceError as error:
-            _logger.warning("%s; it is left out of the list", error)
+            _warn_once(database, str(error))
             continue
         incarnation = record.incarnation.decode(errors="replace")
         revision = database.revision(incarnation, record.revision)
-        yield SessionEntry(header, decode_summary(record), revision)
+        yield SessionEntry(header, summary, revision)
+
+
+def _warn_once(database: Database, fault: str) -> None:
+    if fault not in database.named_faults:
+        database.named_faults.add(fault)
+        _logger.warning("%s; it is left out of the list", fault)
 
 
 @contextmanager

@@ -27,7 +27,8 @@ from persistence.records import (
     parse_json,
 )
 from persistence.storage import SessionSummary
-from session_core import pack_records
+from persistence.summary import list_line
+from session_core import is_seq_int, pack_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -211,10 +212,16 @@ def decode_header(record: SessionRecord, session_id: str | None = None) -> Sessi
 
 
 def decode_summary(record: SessionRecord) -> SessionSummary:
-    """Return the summary of a session's row; it is derived, so an unreadable text is no error."""
+    """Return the summary of a session's row; it is derived, so an unreadable text is no error.
+
+    Raises:
+        CorruptLogError: Its time or a count is none.
+    """
+    if not all(map(is_seq_int, (record.updated_at, record.event_count, record.turn_count))):
+        raise CorruptLogError(_label(record), "its row has a time or a count that is none")
     return SessionSummary(
-        _lenient_text(record.title),
-        _lenient_text(record.first_prompt),
+        _line_of_list(record.title),
+        _line_of_list(record.first_prompt),
         record.updated_at,
         record.event_count,
         record.turn_count,
@@ -288,5 +295,5 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode()
 
 
-def _lenient_text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode(errors="replace")
+def _line_of_list(value: bytes | None) -> str | None:
+    return None if value is None else list_line(value.decode(errors="replace"))

@@ -139,9 +139,12 @@ DELETE_SESSION: Final = "DELETE FROM sessions WHERE id = ?"
 _AFTER: Final = "updated_at <= ?1 AND (updated_at < ?1 OR id > CAST(?2 AS TEXT))"
 _PAGE_ORDER: Final = "ORDER BY updated_at DESC, id LIMIT ?3"
 FIRST_KEY: Final = ((1 << 63) - 1, b"")
-READ_PAGE: Final = f"SELECT {_SESSION} FROM sessions WHERE {_AFTER} {_PAGE_ORDER}"
+# A row whose key a flipped bit has changed has no place in this order, and pages would never end.
+_HAS_KEY: Final = "typeof(updated_at) = 'integer' AND typeof(id) = 'text'"
+READ_KEYLESS: Final = f"SELECT id FROM sessions WHERE NOT ({_HAS_KEY})"
+READ_PAGE: Final = f"SELECT {_SESSION} FROM sessions WHERE {_AFTER} AND {_HAS_KEY} {_PAGE_ORDER}"
 READ_PAGE_OF_CWDS: Final = f"""
     SELECT {_SESSION} FROM sessions
-    WHERE cwd IN (SELECT value FROM json_each(?4)) AND {_AFTER} {_PAGE_ORDER}
+    WHERE cwd IN (SELECT value FROM json_each(?4)) AND {_AFTER} AND {_HAS_KEY} {_PAGE_ORDER}
 """
-READ_CWDS: Final = "SELECT DISTINCT cwd FROM sessions WHERE cwd IS NOT NULL"
+READ_CWDS: Final = "SELECT DISTINCT cwd FROM sessions WHERE typeof(cwd) = 'text'"

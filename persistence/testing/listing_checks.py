@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from persistence.storage import SessionEntry
     from persistence.testing.harness import BackendHarness, Check
 
+_LAST_TIME = 2**53 - 1
+# [1.5, "a"], [true, "a"], [2**64, "a"], [-1, "a"]
+_WRONG_CURSORS = (
+    "WzEuNSwiYSJd",
+    "W3RydWUsImEiXQ",
+    "WzE4NDQ2NzQ0MDczNzA5NTUxNjE2LCJhIl0",
+    "Wy0xLCJhIl0",
+)
+
 
 def _open(harness: BackendHarness) -> SessionRepository:
     return SessionRepository(harness.open(), SessionStore())
@@ -75,7 +84,7 @@ async def pages_neither_repeat_nor_lose_a_session(harness: BackendHarness) -> No
 async def a_foreign_cursor_is_refused(harness: BackendHarness) -> None:
     """Whatever text it is."""
     async with _open(harness) as persistence:
-        for cursor in ("", "x", "é", "bnVsbA", "WzEsMl0", "WzEuNSwiYSJd", "W3RydWUsImEiXQ"):
+        for cursor in ("", "x", "é", "bnVsbA", "WzEsMl0", *_WRONG_CURSORS):
             with refusing(InvalidCursorError):
                 await persistence.list(cursor=cursor)
 
@@ -134,6 +143,54 @@ async def a_bad_session_hides_no_other(harness: BackendHarness) -> None:
         expect(entries["torn"].summary, SessionSummary(None, "torn", 2002, 6, 2))
 
 
+@mark.rule("bad-entries-hide-no-others")
+async def a_time_that_no_calendar_has_hides_no_session(harness: BackendHarness) -> None:
+    """It is the largest integer of a log, and pages go on behind it."""
+    async with _open(harness) as persistence:
+        await persistence.create(header("born late", created_at=_LAST_TIME))
+        await persistence.append("born late", turn_events(1, 0))
+        await _store(persistence, "ended late", _LAST_TIME - 2)
+        await _store(persistence, "good", 5000)
+    async with _open(harness) as persistence:
+        seen: list[tuple[str, int]] = []
+        cursor = None
+        while not seen or cursor is not None:
+            page = await persistence.list(cursor=cursor, limit=1)
+            seen += [(entry.header.id, entry.summary.updated_at) for entry in page.entries]
+            cursor = page.next_cursor
+        expect(seen, [("born late", _LAST_TIME), ("ended late", _LAST_TIME), ("good", 5000 + 2)])
+
+
+@mark.rule("bad-entries-hide-no-others")
+async def a_path_that_no_system_has_hides_no_session(harness: BackendHarness) -> None:
+    """Neither the path of a stored session nor the one that is asked for."""
+    nul = "/work/\0"
+    async with _open(harness) as persistence:
+        await _store(persistence, "bad", 5000, nul)
+        await _store(persistence, "good", 5000)
+        for cwd, wanted in (("/work/project", ["good"]), (None, ["bad", "good"])):
+            entries = (await persistence.list(cwd=cwd)).entries
+            expect([entry.header.id for entry in entries], wanted)
+        await persistence.list(cwd=nul)
+
+
+@mark.rule("list-rows-are-short")
+async def a_long_text_makes_no_long_row(harness: BackendHarness) -> None:
+    """Title and first prompt of a foreign log are one line of at most 200 characters."""
+    text = "long \n\t text " * 100_000
+    line = " ".join(text[:1000].split())[:200].rstrip()
+    async with _open(harness) as persistence:
+        await persistence.create(header("s"))
+        await persistence.append("s", turn_events(1, 0, text=text))
+        title = {"title": text, "messageSeqs": [], "source": {"kind": "user"}}
+        await persistence.append(
+            "s", [{"type": "session/title", "seq": 3, "time": 9, "data": title}]
+        )
+        for _ in range(2):
+            (entry,) = (await persistence.list()).entries
+            expect((entry.summary.title, entry.summary.first_prompt), (line, line))
+
+
 async def a_session_without_a_directory_is_in_no_directory(harness: BackendHarness) -> None:
     """It is listed when no directory is asked for."""
     async with _open(harness) as persistence:
@@ -151,5 +208,8 @@ LISTING_CHECKS: tuple[Check, ...] = (
     a_row_says_what_a_picker_shows,
     a_session_is_never_older_than_its_birth,
     a_bad_session_hides_no_other,
+    a_time_that_no_calendar_has_hides_no_session,
+    a_path_that_no_system_has_hides_no_session,
+    a_long_text_makes_no_long_row,
     a_session_without_a_directory_is_in_no_directory,
 )

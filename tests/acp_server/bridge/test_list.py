@@ -1,5 +1,6 @@
 """session/list: what is in it, in which order, page by page."""
 
+import json
 from pathlib import Path
 
 import anyio
@@ -8,7 +9,8 @@ import pytest
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn
 from acp_server.testing import AcpClient, AcpError, running_server
-from persistence import open_backend
+from persistence import import_log, open_backend
+from persistence.testing.harness import turn_events
 from tests.acp_server.helpers import ECHO
 
 
@@ -73,6 +75,37 @@ async def test_spellings_of_one_directory_are_one_and_similar_names_are_many(
     async with running_server(ECHO, store=store, series=1) as client:
         for row in rows:
             await client.load_session(row["sessionId"], row["cwd"])
+
+
+@pytest.mark.rule("bad-entries-hide-no-others")
+@pytest.mark.parametrize("store", ["jsonl:{}/store", "sqlite:{}/store.db"])
+async def test_a_time_that_no_calendar_has_hides_no_session(
+    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = store.format(tmp_path)
+    times = {"good": (5, 2000), "born": (2**53 - 1, 2000), "ended": (5, 253_402_300_800_000)}
+    backend = open_backend(store)
+    for name, (born, time) in times.items():
+        header = {"type": "session", "version": 0, "id": name, "createdAt": born, "cwd": "/tmp/w"}
+        events = [event.to_json() for event in turn_events(1, 0, time=time)]
+        title = {"title": "T" * 1000, "messageSeqs": [], "source": {"kind": "agent"}}
+        events.append({"type": "session/title", "seq": 3, "time": time, "data": title})
+        log = tmp_path / f"{name}.jsonl"
+        log.write_text("".join(f"{json.dumps(line)}\n" for line in [header, *events]))
+        await import_log(log, backend)
+    await backend.close()
+    async with running_server(ECHO, store=store) as client:
+        for _ in range(2):
+            rows = {row["sessionId"]: row for row in (await client.list_sessions())["sessions"]}
+            assert rows["good"]["updatedAt"] == "1970-01-01T00:00:02.002Z"
+            assert rows["born"] == rows["ended"] | {"sessionId": "born"}
+            assert "updatedAt" not in rows["born"]
+            assert {len(row["title"]) for row in rows.values()} == {200}
+        for name in times:
+            assert len([text for text in caplog.messages if f"'{name}'" in text]) == (
+                name != "good"
+            )
+            await client.load_session(name, "/tmp/w")
 
 
 @pytest.mark.rule("list-rows-fold-the-log")

@@ -77,6 +77,36 @@ def test_sessions_are_listed_for_people(run: Any, filled: str) -> None:
     assert "\x1b" not in ran.out
 
 
+@pytest.mark.rule("bad-entries-hide-no-others")
+def test_a_time_that_no_calendar_has_is_listed_as_a_number(
+    run: Any, filled: str, tmp_path: Path
+) -> None:
+    assert run("import", "--store", filled, log_file(tmp_path, "late", 2**53 - 3)).code == 0
+    ran = run("list", "--store", filled)
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].startswith(f"{2**53 - 1}  late")
+    assert len(ran.out.splitlines()) == 4
+
+
+@pytest.mark.rule("bad-entries-hide-no-others")
+@pytest.mark.parametrize("place", ["createdAt", "time", "time0"])
+def test_an_import_says_that_a_time_is_negative(
+    run: Any, store: str, tmp_path: Path, place: str
+) -> None:
+    log = log_file(tmp_path, "early")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    if place == "time0":
+        part = {"turn": 1, "step": 1, "index": 0, "dt": [], "texts": ["x"]}
+        lines.append({"type": "text-chunks", "seq0": 3, "time0": -5, "data": part})
+    else:
+        lines[place == "time"][place] = -5
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    ran = run("import", "--store", store, log)
+    assert ran.code == 1
+    assert place.rstrip("0") in ran.err
+    assert "negative" in ran.err
+
+
 def test_sessions_are_listed_for_scripts(run: Any, filled: str) -> None:
     values = run("list", "--store", filled, "--json").values
     assert [value["id"] for value in values] == ["alps", "beta", "alpha"]

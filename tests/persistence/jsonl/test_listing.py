@@ -234,6 +234,43 @@ async def test_the_index_is_rebuilt_and_never_trusted_over_the_log(
     assert index.read_bytes().count(b'"key":"--work--/s"') >= 1
 
 
+@pytest.mark.rule("summary-is-only-a-cache", "bad-entries-hide-no-others")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("key", value) for value in (7, ["s"], None)),
+        *(("inode", value) for value in ("1", 1.5, True)),
+        *((name, value) for name in ("updatedAt", "events", "turns") for value in ("7", -1, 2**60)),
+        *((name, value) for name in ("title", "firstPrompt") for value in (7, ["s"], "x" * 10_000)),
+        *(("header", value) for value in (7, [["id", "s"]], {"id": 7}, {"id": "s"})),
+        *(("header.cwd", value) for value in (7, ["/work"], {"a": 1}, "work")),
+        *(("header.createdAt", value) for value in ("7", -1, 2**60, None)),
+    ],
+)
+async def test_a_value_of_the_wrong_type_costs_its_row_and_nothing_else(
+    harness: JsonlHarness, field: str, value: object
+) -> None:
+    await fill(harness, "s", "t")
+    index = harness.root / "index.jsonl"
+    async with opened(harness) as persistence:
+        wanted = [entry.summary for entry in (await persistence.list()).entries]
+    lines = [json.loads(line) for line in index.read_bytes().splitlines()]
+    for line in lines:
+        if line["key"].endswith("/s"):
+            inner, _, name = field.rpartition(".")
+            (line[inner] if inner else line)[name] = value
+    index.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    async with opened(harness) as persistence:
+        for cwd in (None, "/work"):
+            entries = (await persistence.list(cwd=cwd)).entries
+            assert [entry.summary for entry in entries] == wanted
+    files = FaultyFiles()
+    async with opened(harness, files) as persistence:
+        files.calls.clear()
+        assert len((await persistence.list()).entries) == 2
+        assert files.calls.count("open") == 1, "the index was not rebuilt"
+
+
 @pytest.mark.rule("summary-is-only-a-cache")
 async def test_touching_a_log_keeps_its_index_row(harness: JsonlHarness) -> None:
     await fill(harness, "s")

@@ -316,6 +316,45 @@ async def test_unreadable_session_rows_hide_no_other(
                 await persistence.load(session_id)
 
 
+@pytest.mark.rule("bad-entries-hide-no-others")
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("id", value) for value in ("CAST(id AS BLOB)", "unicode(id)", "unicode(id) + 0.5")),
+        *(("cwd", value) for value in ("X'61'", "7", "1.5", "'work'")),
+        *(("created_at", value) for value in ("'x'", "X'61'", "1.5", "-1", "1 << 60")),
+        *(("updated_at", value) for value in ("'x'", "X'61'", "1.5", "-1", "1 << 60", "9e999")),
+        *(("event_count", value) for value in ("'x'", "1.5", "-1")),
+        ("title", "7"),
+        ("incarnation", "7"),
+    ],
+)
+async def test_a_value_of_the_wrong_type_costs_its_row_and_is_named_once(
+    harness: SqliteHarness, column: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for session_id in ("a", "b", "c", "d"):
+        await stored(harness, session_id)
+    with harness.connected() as connection:
+        # A flipped bit does not ask what a column may hold.
+        connection.execute("PRAGMA writable_schema = ON")
+        loose = (
+            "replace(replace(replace(sql, 'STRICT, ', ''), ' TEXT', ' BLOB'), ' INTEGER', ' BLOB')"
+        )
+        connection.execute(f"UPDATE sqlite_schema SET sql = {loose} WHERE name = 'sessions'")
+    with harness.connected() as connection:
+        connection.execute(f"UPDATE sessions SET {column} = {value} WHERE id IN ('a', 'b')")
+    async with opened(harness) as persistence:
+        for cwd in (None, "/work/project", None):
+            cursor = None
+            seen: list[str] = []
+            while not seen or cursor is not None:
+                page = await persistence.list(cwd=cwd, cursor=cursor, limit=1)
+                seen += [entry.header.id for entry in page.entries]
+                cursor = page.next_cursor
+            assert seen == ["c", "d"]
+    assert len(caplog.messages) == 2, caplog.messages
+
+
 @pytest.mark.rule("changed-log-is-never-overwritten")
 @pytest.mark.parametrize(
     ("change", "reason"),
