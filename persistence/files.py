@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import sys
 from functools import partial
@@ -20,9 +21,6 @@ OpenMode = Literal["read", "write", "update", "create", "append"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-if sys.platform == "darwin":
-    import fcntl
 
 _DIR_MODE = 0o700  # conversations are private
 _FILE_MODE = 0o600
@@ -75,6 +73,10 @@ class Files(Protocol):
 
     def append(self, handle: int, data: bytes) -> int:
         """Write at the end in one piece and return how many bytes were taken."""
+        ...
+
+    def lock(self, handle: int) -> bool:
+        """Take the file's own lock, which ends with its handle; False if another handle has it."""
         ...
 
     def sync(self, handle: int) -> None:
@@ -144,6 +146,14 @@ class OsFiles:
     def append(self, handle: int, data: bytes) -> int:
         """See `Files.append`."""
         return os.write(handle, data)
+
+    def lock(self, handle: int) -> bool:
+        """See `Files.lock`."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     if sys.platform == "darwin":
 

@@ -1,7 +1,9 @@
 """Durable changes to one log file: publish, append, repair. All blocking, all behind the seam.
 
 `LogFile` remembers the log as this process left it and refuses to touch one that is not so
-(changed-log-is-never-overwritten). It knows bytes, not events, and is used by one thread at a time.
+(changed-log-is-never-overwritten). From the look to the last byte it holds the log's own lock:
+somebody may have removed the lock file of the session, and with it the lock. It knows bytes, not
+events, and is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import contextlib
 import errno
 import logging
 import os
+import time
 from typing import TYPE_CHECKING
 
 from persistence.errors import (
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from persistence.files import Files
     from persistence.jsonl.layout import SessionPaths
     from persistence.jsonl.position import ReadPosition
+
+# Whoever has the log's own lock writes one batch; the disk may be slow.
+_LOCK_TRIES = 200
+_LOCK_POLL_S = 0.05
 
 _logger = logging.getLogger(__name__)
 
@@ -140,7 +147,8 @@ class LogFile:
         """Append complete records durably, or change nothing.
 
         Raises:
-            SessionChangedError: The log is not as it was left; nothing was written.
+            SessionChangedError: The log is not as it was left, and nothing was written; or somebody
+                who takes no lock has replaced, removed or written it meanwhile.
             StoreWriteError: The append was rolled back, or has to be before the next one.
         """
         handle = self._open_checked()
@@ -148,14 +156,15 @@ class LogFile:
             try:
                 write_all(self._files, handle, data, self._end)
                 self._files.sync(handle)
+                self._check_written(handle, self._end + len(data))
             except OSError as error:
                 raise self._rolled_back(handle, error) from error
+            self._end += len(data)
+            self._seq = seq
+            self._crc = extend_crc(self._crc, data)
+            self._write_checksum()
         finally:
             self._close(handle)
-        self._end += len(data)
-        self._seq = seq
-        self._crc = extend_crc(self._crc, data)
-        self._write_checksum()
 
     def cut(self, end: int) -> None:
         """Cut the log to `end` bytes, durably.
@@ -183,6 +192,7 @@ class LogFile:
         except OSError as error:
             raise write_error(self._session_id, error) from error
         try:
+            self._lock(handle)
             self._check(handle)
             if self._rollback_due:
                 self._roll_back(handle)
@@ -208,6 +218,24 @@ class LogFile:
             raise SessionChangedError(
                 self._session_id, f"it has {status.size} bytes where {self._end} were left"
             )
+
+    def _lock(self, handle: int) -> None:
+        for _ in range(_LOCK_TRIES):
+            if self._files.lock(handle):
+                return
+            time.sleep(_LOCK_POLL_S)
+        raise BlockingIOError(errno.EAGAIN, "another process keeps the log locked")
+
+    def _check_written(self, handle: int, end: int) -> None:
+        """See that what was written stands at the end of the file that others will read."""
+        try:
+            named = self._files.stat(self.paths.log)
+        except FileNotFoundError as error:
+            raise SessionChangedError(self._session_id, "its file is gone") from error
+        if (named.device, named.inode) != self._identity:
+            raise SessionChangedError(self._session_id, "it is another file")
+        if self._files.handle_stat(handle).size != end:
+            raise SessionChangedError(self._session_id, "somebody else has written to it")
 
     def _roll_back(self, handle: int) -> None:
         # Until this succeeds nothing may be appended: the next record would fuse with the half one.

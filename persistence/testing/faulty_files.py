@@ -85,6 +85,11 @@ class FaultyFiles:
         self._enter("append")
         return self._inner.append(handle, data)
 
+    def lock(self, handle: int) -> bool:
+        """See `Files.lock`."""
+        self._enter("lock")
+        return self._inner.lock(handle)
+
     def sync(self, handle: int) -> None:
         """See `Files.sync`."""
         self._enter("sync")

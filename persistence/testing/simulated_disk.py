@@ -153,6 +153,10 @@ class SimulatedDisk:
         file = self._handles[handle]
         return self._write(file, data, len(file.data))
 
+    def lock(self, handle: int) -> bool:
+        """See `Files.lock`: nobody else has this disk."""
+        return handle in self._handles
+
     def sync(self, handle: int) -> None:
         """See `Files.sync`."""
         self._changing("sync")

@@ -114,9 +114,9 @@ async def test_a_flush_is_one_write_one_sync_and_one_checksum(harness: JsonlHarn
         session.append("turn/start", {"turn": 2, "trigger": {"kind": "plugin", "plugin": "t"}})
         files.calls.clear()
         await persistence.flush(session)
-        assert files.calls == ["open", "write", "sync", "open", "write"]
+        assert files.calls == ["open", "lock", "write", "sync", "stat", "open", "write"]
         await persistence.flush(session)
-        assert len(files.calls) == 5
+        assert len(files.calls) == 7
         session.append("turn/end", {"turn": 2, "reason": {"kind": "completed"}})
 
 

@@ -1,14 +1,17 @@
 """The writer lock between real processes, and processes that are killed while they write."""
 
+import contextlib
 import json
 import os
 import signal
+import threading
 from pathlib import Path
 
 import anyio
 import pytest
 
-from persistence import SessionLockedError, SessionRepository
+from persistence import SessionChangedError, SessionLockedError, SessionRepository
+from persistence.files import OsFiles
 from persistence.jsonl import JsonlBackend
 from persistence.testing.harness import header, turn_events
 from persistence.testing.harnesses import JsonlHarness
@@ -16,6 +19,7 @@ from session_core import SessionStore
 from tests.persistence.processes import read_line, started
 
 HOLDER = Path(__file__).parent / "holder_program.py"
+PAUSED = Path(__file__).parent / "paused_writer_program.py"
 WRITER = Path(__file__).parent / "writer_program.py"
 
 
@@ -54,6 +58,83 @@ async def test_the_lock_dies_with_its_process(harness: JsonlHarness, end: str) -
         holder.wait(5)
         async with SessionRepository(harness.open(), SessionStore()) as persistence:
             await persistence.load("s")
+            await persistence.append("s", turn_events(2, 3))
+
+
+class WaitingFiles(OsFiles):
+    """Tells when the log's own lock is held by somebody else."""
+
+    def __init__(self, refused: threading.Event) -> None:
+        self._refused = refused
+
+    def lock(self, handle: int) -> bool:
+        if super().lock(handle):
+            return True
+        self._refused.set()
+        return False
+
+
+@pytest.mark.rule("changed-log-is-never-overwritten")
+async def test_no_acknowledged_turn_is_overwritten_when_the_lock_file_is_removed(
+    harness: JsonlHarness,
+) -> None:
+    acknowledged = ["hello"]
+    go_on = threading.Event()
+    backend = JsonlBackend(str(harness.root), files=WaitingFiles(go_on))
+    with started(PAUSED, harness.root) as other:
+        assert read_line(other) == "checked"
+        for lock in harness.root.rglob("*.lock"):
+            lock.unlink()
+        async with SessionRepository(backend, SessionStore()) as persistence:
+            await persistence.load("s")
+
+            async def append() -> None:
+                with contextlib.suppress(SessionChangedError):
+                    await persistence.append("s", turn_events(2, 3, text="mine"))
+                    acknowledged.append("mine")
+                go_on.set()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(append)
+                await anyio.to_thread.run_sync(go_on.wait)
+                assert other.stdin is not None
+                other.stdin.write("\n")
+                other.stdin.flush()
+                if await anyio.to_thread.run_sync(read_line, other) == "stored":
+                    acknowledged.append("the other's")
+    assert len(acknowledged) == 2
+    async with SessionRepository(harness.open(), SessionStore()) as persistence:
+        log = (await persistence.load("s")).log
+        said = [e.data["content"][0]["text"] for e in log if e.type == "user/message"]
+        assert said == acknowledged
+        await persistence.append("s", turn_events(3, 6))
+
+
+@pytest.mark.rule("changed-log-is-never-overwritten")
+@pytest.mark.parametrize("how", ["removed", "replaced", "written"])
+async def test_a_log_that_is_changed_while_it_is_written_is_not_acknowledged(
+    harness: JsonlHarness, how: str
+) -> None:
+    log = harness.log("s")
+
+    class MeddledFiles(OsFiles):
+        def sync(self, handle: int) -> None:
+            super().sync(handle)
+            match how:
+                case "removed":
+                    log.unlink()
+                case "replaced":
+                    copy = log.with_suffix(".copy")
+                    copy.write_bytes(log.read_bytes())
+                    copy.rename(log)
+                case "written":
+                    with log.open("ab") as file:
+                        file.write(b"x")
+
+    backend = JsonlBackend(str(harness.root), files=MeddledFiles())
+    async with SessionRepository(backend, SessionStore()) as persistence:
+        await persistence.load("s")
+        with pytest.raises(SessionChangedError):
             await persistence.append("s", turn_events(2, 3))
 
 
