@@ -7,8 +7,11 @@ import posixpath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from acp_server.rpc.errors import RpcError
+from acp_server.turns.bounds import MAX_SHOWN_DEPTH
 from acp_server.wire.errors import WireError
 from acp_server.wire.model import parse
+from session_core import NotJsonError
+from session_core.json_value import freeze_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +64,8 @@ def require_same_cwd(asked: str, header: SessionHeader) -> None:
 def require_content(agent: Agent, blocks: Sequence[dict[str, Any]]) -> None:
     """Return if the agent takes these blocks and they say anything (empty-prompts-are-refused).
 
+    Their nesting is bounded too: the log could not hold what is deeper.
+
     Raises:
         RpcError: It does not, or they do not: -32602.
     """
@@ -72,6 +77,10 @@ def require_content(agent: Agent, blocks: Sequence[dict[str, Any]]) -> None:
     for block in blocks:
         if not taken.get(block["type"], True):
             raise RpcError.invalid_params(f"prompt: this agent takes no {block['type']}")
+    try:
+        freeze_json(blocks, what="prompt", max_depth=MAX_SHOWN_DEPTH)
+    except NotJsonError as error:
+        raise RpcError.invalid_params(f"prompt: {error.reason}") from error
     if all(block["type"] == "text" and not block["text"].strip() for block in blocks):
         detail = "prompt: it is empty"
         raise RpcError.invalid_params(detail)

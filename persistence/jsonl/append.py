@@ -21,7 +21,7 @@ from persistence.errors import (
     StoreWriteError,
     write_error,
 )
-from persistence.files import write_all
+from persistence.files import read_all, write_all
 from persistence.jsonl.integrity import Checksum, encode_checksum, extend_crc
 from persistence.jsonl.position import LogPosition
 
@@ -54,6 +54,8 @@ class LogFile:
         self._crc = 0
         self._sidecar_size = 0
         self._rollback_due = False
+        # What a failed publication may have left under the log's name: its identity and checksum.
+        self._unconfirmed: tuple[tuple[int, int], int] | None = None
 
     @property
     def published(self) -> bool:
@@ -105,7 +107,7 @@ class LogFile:
 
         Raises:
             SessionCollisionError: A log is there already; it was not touched.
-            StoreWriteError: Nothing was created.
+            StoreWriteError: Nothing was created, or what was is taken away by the next attempt.
         """
         files, paths = self._files, self.paths
         try:
@@ -117,6 +119,7 @@ class LogFile:
                 status = files.handle_stat(handle)
             finally:
                 self._close(handle)
+            self._unconfirmed = (status.device, status.inode), extend_crc(0, data)
             files.link(paths.temp, paths.log)
             self._create_sidecar()
         except FileExistsError as error:
@@ -133,8 +136,10 @@ class LogFile:
             # The name may not survive a power cut, so the session must not count as stored.
             with contextlib.suppress(OSError):
                 files.unlink(paths.log)
+                self._unconfirmed = None
             self._drop_temp()
             raise write_error(self._session_id, error) from error
+        self._unconfirmed = None
         self._drop_temp()
         self._identity = (status.device, status.inode)
         self._end = len(data)
@@ -290,7 +295,9 @@ class LogFile:
 
     def _drop_leftovers(self) -> None:
         if self._exists(self.paths.log):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.paths.log)
+            if not self._is_unconfirmed():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.paths.log)
+            self._files.unlink(self.paths.log)
         # A crash may have left a half-made log; a half-done delete, the checksums of a former one.
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(self.paths.temp)
@@ -298,6 +305,14 @@ class LogFile:
             self._files.unlink(self.paths.sidecar)
             # Durably: after a power cut they must not vouch for the log that takes this place.
             self._files.sync_dir(self.paths.directory)
+
+    def _is_unconfirmed(self) -> bool:
+        """Tell whether the log that stands there is what our own failed publication left."""
+        if self._unconfirmed is None:
+            return False
+        status = self._files.stat(self.paths.log)
+        crc = extend_crc(0, read_all(self._files, self.paths.log))
+        return ((status.device, status.inode), crc) == self._unconfirmed
 
     def _create_sidecar(self) -> None:
         """Create the checksum file with the log, so that one sync makes both names durable."""

@@ -3,10 +3,16 @@
 Rules: failed-checkpoint-ends-turn, delete-ends-then-removes.
 """
 
+import errno
+import os
+from pathlib import Path
+
 import pytest
 
 from acp_server.testing import AcpError, running_server
 from persistence import open_backend
+from persistence.files import OsFiles
+from persistence.jsonl import JsonlBackend
 from persistence.testing.harness import FailingBackend
 from tests.acp_server.helpers import ECHO
 
@@ -46,3 +52,50 @@ async def test_a_session_can_be_deleted_although_the_disk_is_full() -> None:
             await client.load_session(session_id, "/w")
         assert caught.value.code == -32002
     assert await backend.load_stored(session_id) is None
+
+
+class BrokenFolders(OsFiles):
+    """From its first publication on, no name is made durable or removed, until it is mended."""
+
+    is_mended = False
+    is_broken = False
+
+    def link(self, source: str, target: str) -> None:
+        super().link(source, target)
+        self.is_broken = not self.is_mended
+
+    def sync_dir(self, path: str) -> None:
+        self._enter()
+        super().sync_dir(path)
+
+    def unlink(self, path: str) -> None:
+        self._enter()
+        super().unlink(path)
+
+    def mend(self) -> None:
+        self.is_broken, self.is_mended = False, True
+
+    def _enter(self) -> None:
+        if self.is_broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.rule("failed-flush-keeps-events")
+async def test_a_publication_that_can_be_neither_ended_nor_undone_is_our_own_later(
+    tmp_path: Path,
+) -> None:
+    files = BrokenFolders()
+    backend = JsonlBackend(str(tmp_path / "store"), files=files)
+    async with running_server(ECHO, store=backend) as client:
+        session_id = await client.new_session("/w")
+        for text in ("one", "two"):
+            with pytest.raises(AcpError, match="i/o error") as caught:
+                await client.prompt(session_id, text)
+            assert caught.value.code == -32603
+        files.mend()
+        assert (await client.prompt(session_id, "three")).stop_reason == "end_turn"
+        before = await backend.load_stored(session_id)
+    assert before is not None
+    said = [e.data["content"][0]["text"] for e in before.log.view() if e.type == "user/message"]
+    # The second one was refused before it was a turn.
+    assert said == ["one", "three"]

@@ -16,7 +16,7 @@ from acp_server.turns.errors import AuthRequiredError, ModelError
 from acp_server.turns.runner import MAX_QUEUED
 from persistence import open_backend
 from session_core import Event
-from tests.acp_server.helpers import stored_events
+from tests.acp_server.helpers import ECHO, stored_events
 
 
 class Gated:
@@ -276,3 +276,25 @@ async def test_a_turn_completes_though_the_client_is_gone() -> None:
         await client.wait_for_update(lambda u: u["sessionUpdate"] == "agent_message_chunk")
     events = await stored_events(backend, session_id)
     assert events[-1].data["reason"]["kind"] in ("completed", "disposed")
+
+
+@pytest.mark.rule("errors-have-fixed-codes")
+async def test_a_prompt_that_is_nested_too_deep_is_refused() -> None:
+    async with running_server(ECHO) as client:
+        session_id = await client.new_session("/tmp/w")
+        await client.prompt(session_id, "one")
+        for depth in (185, 195, 205, 240):
+            meta: dict[str, object] = {}
+            for _ in range(depth):
+                meta = {"a": meta}
+            block = {"type": "text", "text": "deep", "_meta": meta}
+            params = {"sessionId": session_id, "prompt": [block]}
+            if depth == 185:
+                assert (await client.request("session/prompt", params))["stopReason"] == "end_turn"
+                continue
+            with pytest.raises(AcpError, match="nested") as caught:
+                await client.request("session/prompt", params)
+            assert caught.value.code == -32602
+        assert (await client.prompt(session_id, "two")).stop_reason == "end_turn"
+        await client.close_session(session_id)
+        await client.load_session(session_id, "/tmp/w")
