@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from persistence.sqlite import sql
 from persistence.sqlite.connection import wait_at_most
-from persistence.sqlite.foreign import file_at
+from persistence.sqlite.foreign import file_at, is_wal_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,6 +87,10 @@ class ConnectionWorker:
         identity = file_at(self._path)
         if self._database is not None and identity != self._database.identity:
             self._close()
+        if self._database is not None and not self._database.has_its_wal:
+            if is_wal_empty(self._path):
+                self._database.leave_lost_wal()
+            self._close()
         if self._database is None:
             self._database = self._open_database(give_up_at, create)
         return self._database
@@ -107,8 +111,13 @@ class ConnectionWorker:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Hold the write lock of the database; commit durably at the end, or change nothing."""
-    connection.execute(sql.BEGIN_IMMEDIATE)
+def transaction(database: Database) -> Iterator[None]:
+    """Hold the write lock of the database; commit durably at the end, or change nothing.
+
+    Raises:
+        sqlite3.Error: It was not committed, or into a -wal that nobody will read.
+    """
+    database.connection.execute(sql.BEGIN_IMMEDIATE)
     yield
-    connection.execute(sql.COMMIT)
+    database.connection.execute(sql.COMMIT)
+    database.leave_lost_wal()

@@ -28,7 +28,9 @@ from persistence.sqlite.foreign import (
     check_application,
     check_version,
     file_at,
+    is_wal_empty,
     refuse_foreign_file,
+    wal_of,
 )
 
 if TYPE_CHECKING:
@@ -46,12 +48,15 @@ class Database:
     """One open connection, used by one thread at a time.
 
     Attributes:
+        wal: The -wal that the connection has open; None if there was none when it was opened.
         named_faults: What the list has said of bad rows.
     """
 
+    path: str
     connection: sqlite3.Connection
     identity: FileIdentity
     store_id: str
+    wal: FileIdentity | None
     named_faults: set[str] = field(default_factory=set)
 
     def revision(self, incarnation: str, number: int) -> str:
@@ -61,6 +66,27 @@ class Database:
             f"file:{device:x}:{inode:x}:{birth:g}:store:{self.store_id}"
             f":incarnation:{incarnation}:revision:{number}"
         )
+
+    @property
+    def has_its_wal(self) -> bool:
+        """Whether the -wal that is open is the one that the next process would read."""
+        return self.wal == wal_of(self.path)
+
+    def leave_lost_wal(self) -> None:
+        """Move into the database what a -wal holds whose name is gone.
+
+        Raises:
+            sqlite3.Error: It could not be moved, or its name is another file's.
+        """
+        if self.has_its_wal:
+            return
+        if not is_wal_empty(self.path):
+            msg = "its -wal file was replaced"
+            raise sqlite3.OperationalError(msg)
+        # TRUNCATE: the next connection finds in the shared memory that its own -wal starts anew.
+        if self.connection.execute(sql.TRUNCATE_WAL).fetchone()[0]:
+            msg = "its -wal file was removed, and is still read"
+            raise sqlite3.OperationalError(msg)
 
 
 def check_sqlite() -> None:
@@ -92,7 +118,7 @@ def open_for_reading(path: str, give_up_at: float) -> Database:
     try:
         apply(connection, sql.READER_SETTINGS)
         _check_ours(path, connection)
-        return Database(connection, identity, _read_store_id(path, connection))
+        return _database(path, connection, identity)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         connection.close()
         raise failed_open(path, error) from error
@@ -126,13 +152,19 @@ def open_for_writing(
         identity = file_at(path)
         if identity is None:
             raise ForeignStoreError(path, "it vanishes while it is opened")
-        return Database(connection, identity, _read_store_id(path, connection))
+        return _database(path, connection, identity)
     except UnicodeDecodeError as error:
         connection.close()
         raise failed_open(path, error) from error
     except BaseException:
         connection.close()
         raise
+
+
+def _database(path: str, connection: sqlite3.Connection, identity: FileIdentity) -> Database:
+    store_id = _read_store_id(path, connection)
+    # Behind the first read, with which SQLite opens it.
+    return Database(path, connection, identity, store_id, wal_of(path))
 
 
 def _check_ours(path: str, connection: sqlite3.Connection) -> None:

@@ -52,9 +52,18 @@ def file_at(path: str) -> FileIdentity | None:
         StoreReadError: The operating system refused.
     """
     status = _status(path)
-    if status is None or not status.st_size:
-        return None
-    return FileIdentity(status.st_dev, status.st_ino, getattr(status, "st_birthtime", 0.0))
+    return None if status is None or not status.st_size else _identity(status)
+
+
+def wal_of(path: str) -> FileIdentity | None:
+    """Return which file the -wal of a database is, an empty one too; None if there is none.
+
+    Raises:
+        ForeignStoreError: What stands there is no file.
+        StoreReadError: The operating system refused.
+    """
+    status = _status(f"{os.path.realpath(path)}-wal")
+    return None if status is None else _identity(status)
 
 
 def refuse_foreign_file(path: str) -> None:
@@ -101,6 +110,21 @@ def check_version(path: str, version: int) -> None:
     if version != sql.SCHEMA_VERSION:
         reason = f"it has schema version {version}; this build supports {sql.SCHEMA_VERSION}"
         raise ForeignStoreError(path, reason)
+
+
+def is_wal_empty(path: str) -> bool:
+    """Tell whether nothing stands in the -wal of a database, if there is one.
+
+    Raises:
+        ForeignStoreError: What stands there is no file.
+        StoreReadError: The operating system refused.
+    """
+    status = _status(f"{os.path.realpath(path)}-wal")
+    return status is None or not status.st_size
+
+
+def _identity(status: os.stat_result) -> FileIdentity:
+    return FileIdentity(status.st_dev, status.st_ino, getattr(status, "st_birthtime", 0.0))
 
 
 def _status(path: str) -> os.stat_result | None:

@@ -159,7 +159,7 @@ class SqliteWriter:
         fold.advance(records)
         values = (*header_values(header), incarnation, 0, *summary_values(fold.summary()))
         connection = database.connection
-        with transaction(connection):
+        with transaction(database):
             if connection.execute(sql.HAS_SESSION, (self._session_id,)).fetchone():
                 raise SessionCollisionError(self._session_id, "a log is stored already")
             connection.execute(sql.INSERT_SESSION, values)
@@ -172,7 +172,7 @@ class SqliteWriter:
         batch = self._encode(records, log.state)
         fold = log.fold.advanced(records)
         connection = database.connection
-        with transaction(connection):
+        with transaction(database):
             self._check_unchanged(database, log.state)
             connection.executemany(sql.INSERT_EVENT, batch.rows)
             self._update_session(connection, fold)
@@ -184,7 +184,7 @@ class SqliteWriter:
         batch = self._encode(closers, log.state)
         fold = log.fold.advanced(closers)
         connection = database.connection
-        with transaction(connection):
+        with transaction(database):
             self._check_unchanged(database, log.state)
             connection.execute(sql.DELETE_EVENTS_FROM, (self._session_id, log.state.next_seq))
             connection.executemany(sql.INSERT_EVENT, batch.rows)
@@ -193,7 +193,7 @@ class SqliteWriter:
 
     def _delete(self, database: Database, give_up_at: float) -> None:
         connection = database.connection
-        with transaction(connection):
+        with transaction(database):
             connection.execute(sql.DELETE_SESSION, (self._session_id,))
             # Those of a damaged session may have lost their parent.
             connection.execute(sql.DELETE_EVENTS_FROM, (self._session_id, 0))

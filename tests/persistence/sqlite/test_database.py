@@ -390,6 +390,55 @@ async def test_a_file_that_changed_behind_an_open_session_is_noticed(
         assert ids == ({"new", "s"} if how == "restored" else {"new"})
 
 
+@pytest.mark.rule("removed-wal-loses-nothing")
+@pytest.mark.parametrize("looked_at", [False, True])
+@pytest.mark.parametrize("how", ["removed", "emptied", "replaced"])
+@pytest.mark.parametrize("when", ["before", "in the transaction"])
+async def test_what_is_acknowledged_beside_a_lost_wal_is_stored(
+    harness: SqliteHarness, tmp_path: Path, when: str, how: str, looked_at: bool
+) -> None:
+    wal = Path(f"{harness.path}-wal")
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    acknowledged = 0
+
+    def lose(statement: str = "COMMIT") -> None:
+        if statement == "COMMIT" and wal.exists():
+            wal.unlink()
+            if how == "replaced":
+                wal.write_bytes(b"" if how == "emptied" else b"foreign")
+
+    backend = harness.open()
+    async with SessionRepository(backend, SessionStore()) as persistence:
+        await persistence.create(header("s"))
+        await persistence.append("s", turn_events(1, 0))
+        if looked_at:
+            assert len((await persistence.list()).entries) == 1
+        if when == "before":
+            lose()
+        else:
+            await backend._writing.run(
+                lambda database, _: database.connection.set_trace_callback(lose)
+            )
+        for turn in (2, 3):
+            with contextlib.suppress(PersistenceError):
+                await persistence.append("s", turn_events(turn, 3 * turn - 3))
+                acknowledged = turn
+            if when != "before":
+                await backend._writing.run(
+                    lambda database, _: database.connection.set_trace_callback(None)
+                )
+        if how != "replaced":
+            assert acknowledged == 3
+            assert (await persistence.list()).entries[0].summary.turn_count == 3
+        # What a kill now would leave; by another process, which drops none of this one's locks.
+        files = [path for path in (harness.path, wal) if path.exists()]
+        await anyio.run_process(["cp", *map(str, files), str(copies)])
+    async with opened(SqliteHarness(copies / harness.path.name)) as persistence:
+        if acknowledged:
+            assert len((await persistence.load("s")).log) >= 3 * acknowledged
+
+
 @pytest.mark.case("B61")
 async def test_nothing_of_a_deleted_text_is_left_in_any_file(harness: SqliteHarness) -> None:
     secret = "the secret word is xyzzy"
