@@ -65,6 +65,7 @@ class FileLock:
         self._path = path
         self._pid_path = pid_path
         self._held: UnixFileLock | None = None
+        self._descriptor = -1
         self.former_pid: int | None = None
 
     def try_acquire(self, wait_s: float = 0.0) -> bool:
@@ -91,7 +92,7 @@ class FileLock:
             except Timeout:
                 return False
             if self._is_current(opened[0]):
-                self._held = lock
+                self._held, self._descriptor = lock, opened[0]
                 last = self.holder_pid()
                 self.former_pid = None if last == os.getpid() else last
                 self._write_pid()
@@ -103,8 +104,15 @@ class FileLock:
         """Give the lock back; the file stays, so that waiters share one inode."""
         if self._held is None:
             return
-        self._held.release()
-        self._held = None
+        held, self._held = self._held, None
+        try:
+            held.release()
+        except OSError:
+            if held.is_locked:
+                _close_locked(self._descriptor)
+                # The number is still filelock's, which closes it.
+                with contextlib.suppress(OSError):
+                    held.release(force=True)
 
     def holder_pid(self) -> int | None:
         """Return the pid that the last holder left, if it can be read."""
@@ -135,3 +143,12 @@ class FileLock:
                 self._files.truncate(handle, len(text))
             finally:
                 self._files.close(handle)
+
+
+def _close_locked(descriptor: int) -> None:
+    """Close the file behind a descriptor, which unlocks it; the number stays taken."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.dup2(null, descriptor, inheritable=False)
+    finally:
+        os.close(null)

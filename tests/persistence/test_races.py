@@ -1,5 +1,7 @@
 """Real processes on one session, on every backend that processes can share."""
 
+import errno
+import fcntl
 import os
 import random
 import signal
@@ -222,3 +224,29 @@ async def test_processes_that_start_together_make_one_store(tmp_path: Path) -> N
             assert process.returncode == 0
     async with opened(spec) as persistence:
         assert len((await persistence.list()).entries) == len(processes)
+
+
+@pytest.mark.rule("lock-is-held-by-kernel")
+async def test_an_unlock_that_fails_does_not_keep_the_session(
+    spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored(spec)
+    flock = fcntl.flock
+    failures: list[int] = []
+
+    def failing(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_UN and len(failures) < 2:
+            failures.append(descriptor)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        flock(descriptor, operation)
+
+    async with opened(spec) as persistence:
+        await persistence.load("s")
+        await persistence.append("s", turn_events(2, 3, text="one"))
+        monkeypatch.setattr(fcntl, "flock", failing)
+        await persistence.release("s")
+        await persistence.load("s")
+        await persistence.append("s", turn_events(3, 6, text="two"))
+    async with opened(spec) as persistence:
+        await persistence.delete("s")
+    assert len(failures) == 2
