@@ -105,12 +105,13 @@ class OpenSessions:
             waiting = self._waiting.setdefault(session_id, set())
             waiting.add(scope)
             try:
-                return await self.require(session_id)
+                opened = await self.require(session_id)
             finally:
                 waiting.discard(scope)
                 if not waiting:
                     self._waiting.pop(session_id, None)
-        return None
+        # It may have been cancelled when its wait was over already.
+        return None if scope.cancel_called else opened
 
     def cancel(self, session_id: str) -> None:
         """Cancel what runs in a session and every prompt received so far.

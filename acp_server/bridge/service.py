@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+
 from acp_server.agents.errors import RequestRefusedError
 from acp_server.bridge.account import Account
 from acp_server.bridge.open_session import OpenSession
@@ -214,7 +216,12 @@ class AcpService:
             raise RpcError.internal(str(error)) from error
         opened.track_response(context, pending)
         context.on_cancel(partial(opened.runner.cancel_prompt, pending))
-        outcome = await pending.outcome()
+        try:
+            outcome = await pending.outcome()
+        except anyio.get_cancelled_exc_class():
+            # Cancelled before it could say how: no turn runs on behind the answer.
+            opened.runner.cancel_prompt(pending)
+            raise
         if self._agent.context_size is not None:
             opened.show_usage()
         await opened.wait_until_replayed()

@@ -1,10 +1,11 @@
 """JSON at the edge of the connection: bytes to values and back, with its odd inputs.
 
-Rules: lone-surrogates-are-replaced, unsafe-integers-are-refused.
+Rules: lone-surrogates-are-replaced, unsafe-integers-are-refused,
+numbers-beyond-doubles-are-refused.
 
-orjson does the work. What it refuses although JSON allows it (lone surrogates), and what it would
-change silently (integers beyond 64 bits become floats), goes through the standard library once
-more. This module knows nothing of requests and responses.
+orjson does the work. What it refuses although JSON allows it (lone surrogates, numbers beyond a
+double), and what it would change silently (integers beyond 64 bits become floats), goes through the
+standard library once more. This module knows nothing of requests and responses.
 """
 
 import json
@@ -13,6 +14,8 @@ import re
 from typing import Any, Final
 
 import orjson
+
+from acp_server.rpc.scan import is_deeper
 
 MAX_DEPTH: Final = 1024
 """Deepest nesting accepted: what orjson reads too, so both ways in have one limit."""
@@ -26,10 +29,6 @@ _MAX_PLAIN_FLOAT: Final = float(2**63)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _REPLACEMENT: Final = "\ufffd"
 
-# A string (closed or not) or a bracket. Possessive and with an end of its own for the string that
-# never closes, so that hostile input costs one pass and no backtracking.
-_STRING_OR_BRACKET: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
-
 
 class ParseError(ValueError):
     """The bytes are not JSON that is accepted here. Says no more: they are a stranger's."""
@@ -41,11 +40,12 @@ class ParseError(ValueError):
 def parse_frame(frame: bytes) -> Any:
     """Read one JSON text.
 
-    Lone surrogates become U+FFFD and integers keep all of their digits.
+    Lone surrogates become U+FFFD and integers keep all of their digits. A number beyond the range
+    of a double becomes an infinity, for `has_unsafe_number` to find.
 
     Raises:
-        ParseError: For anything else that JSON, UTF-8 or the depth limit rules out, non-finite
-            numbers included.
+        ParseError: For anything else that JSON, UTF-8 or the depth limit rules out, NaN and
+            `Infinity` included.
     """
     try:
         value = orjson.loads(frame)
@@ -54,9 +54,14 @@ def parse_frame(frame: bytes) -> Any:
     return _parse_carefully(frame) if _reaches(value, float, _MAX_PLAIN_FLOAT) else value
 
 
-def has_unsafe_integer(value: Any) -> bool:
-    """Whether an integer beyond ±2^53 is anywhere inside `value`."""
-    return _reaches(value, int, MAX_SAFE_INTEGER + 1)
+def has_unsafe_number(value: Any) -> bool:
+    """Whether an integer beyond ±2^53 or a number beyond a double is anywhere inside `value`."""
+    return _reaches(value, int, MAX_SAFE_INTEGER + 1) or is_beyond_doubles(value)
+
+
+def is_beyond_doubles(value: Any) -> bool:
+    """Whether a number beyond the range of a double is anywhere inside `value`."""
+    return _reaches(value, float, math.inf)
 
 
 def encode_value(value: Any) -> bytes:
@@ -76,40 +81,28 @@ def encode_value(value: Any) -> bytes:
 
 
 def _parse_carefully(frame: bytes) -> Any:
-    if _is_too_deep(frame):
+    if is_deeper(frame, MAX_DEPTH):
         raise ParseError
     try:
         # The decoding is ours because the library's lets encoded surrogates pass.
         value = json.loads(
-            frame.decode(), parse_constant=_refuse_number, parse_float=_parse_finite_float
+            frame.decode(), parse_constant=_refuse_constant, parse_int=_parse_integer
         )
     except (ValueError, RecursionError) as error:
         raise ParseError from error
     return _replace_surrogates(value)
 
 
-def _is_too_deep(frame: bytes) -> bool:
-    depth = 0
-    for match in _STRING_OR_BRACKET.finditer(frame):
-        token = frame[match.start()]
-        if token in b"[{":
-            depth += 1
-            if depth > MAX_DEPTH:
-                return True
-        elif token in b"]}":
-            depth -= 1
-    return False
-
-
-def _refuse_number(text: str) -> Any:
+def _refuse_constant(text: str) -> Any:
     raise ParseError
 
 
-def _parse_finite_float(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ParseError
-    return number
+def _parse_integer(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        # More digits than the interpreter converts, since that takes the square of their number.
+        return float(text)
 
 
 def _reaches(value: Any, kind: type[int | float], limit: float) -> bool:

@@ -6,12 +6,22 @@ caller needs no error handling. Nothing of a bad frame but its id is ever said b
 
 from typing import Any, Final, NamedTuple
 
-from acp_server.rpc.codec import ParseError, encode_value, has_unsafe_integer, parse_frame
+from acp_server.rpc.codec import (
+    ParseError,
+    encode_value,
+    has_unsafe_number,
+    is_beyond_doubles,
+    parse_frame,
+)
 from acp_server.rpc.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RpcError
+from acp_server.rpc.scan import has_more_values, outer_members
 from acp_server.rpc.table import Params, RequestId
 
 CANCEL_REQUEST: Final = "$/cancel_request"
 """ACP v1 cancellation: either side may ask the other to give up a request."""
+
+MAX_VALUES: Final = 1_000_000
+"""Most JSON values in one frame, those inside of others included: 0.1 GB when they are parsed."""
 
 BATCH_REFUSED: Final = RpcError.invalid_request("JSON-RPC batches are not supported").message
 
@@ -64,11 +74,15 @@ class Invalid(NamedTuple):
     bare_id: bool = False
 
 
+_BEYOND_DOUBLES: Final = "a number is beyond the range of a double"
+
 Envelope = Request | Notification | Response | Invalid
 
 
 def read_envelope(frame: bytes) -> Envelope:
     """Classify one frame, given without its LF."""
+    if has_more_values(frame, MAX_VALUES):
+        return _read_crowded(frame)
     try:
         value = parse_frame(frame)
     except ParseError:
@@ -78,6 +92,8 @@ def read_envelope(frame: bytes) -> Envelope:
     if type(value) is not dict:
         return _invalid_request("a message is an object")
     if "method" not in value and ("result" in value or "error" in value):
+        if is_beyond_doubles(value):
+            return _unreadable_response(value.get("id"), _BEYOND_DOUBLES)
         return Response(value.get("id"), value.get("result"), value.get("error"))
     return _read_call(value)
 
@@ -154,9 +170,27 @@ def _problem_of_params(method: str, params: Any) -> str | None:
     if type(params) is not dict:
         return "params must be an object"
     # A cancel names a request's id, and ids may be of any size.
-    if method != CANCEL_REQUEST and has_unsafe_integer(params):
-        return "an integer is beyond ±2^53"
-    return None
+    if method == CANCEL_REQUEST or not has_unsafe_number(params):
+        return None
+    return _BEYOND_DOUBLES if is_beyond_doubles(params) else "an integer is beyond ±2^53"
+
+
+def _read_crowded(frame: bytes) -> Envelope:
+    """Classify a frame of too many values by the members around them."""
+    members = outer_members(frame)
+    try:
+        request_id = parse_frame(members.get(b"id", b"null"))
+    except ParseError:
+        request_id = None
+    detail = f"a frame may have {MAX_VALUES} values"
+    if b"method" not in members and (b"result" in members or b"error" in members):
+        return _unreadable_response(request_id, detail)
+    return _invalid_request(detail, request_id)
+
+
+def _unreadable_response(id: Any, detail: str) -> Response:
+    """Return what an answer that cannot be taken is to the one who asked: an error."""
+    return Response(id, None, {"code": INVALID_REQUEST, "message": detail})
 
 
 def _invalid_request(detail: str, id: RequestId = None, *, bare_id: bool = False) -> Invalid:

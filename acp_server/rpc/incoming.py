@@ -78,13 +78,16 @@ class IncomingRequests:
                 raise
         self._answer(call, outcome)
 
-    def cancel(self, id: Any) -> None:
-        """Do what `$/cancel_request` asks for; an id that is not in flight is ignored.
+    def in_flight(self, id: Any) -> Call | None:
+        """Return the request that has this id now, if one is in flight."""
+        return self._calls.get(id) if id is None or type(id) in {str, int} else None
+
+    def cancel(self, call: Call) -> None:
+        """Do what `$/cancel_request` asks for; a request that is answered already is left alone.
 
         Rule: request-cancel-covers-one-prompt.
         """
-        call = self._calls.get(id) if id is None or type(id) in {str, int} else None
-        if call is None:
+        if self._calls.get(call.context.id) is not call:
             return
         on_cancel = call.context.cancel_callback
         if on_cancel is None:

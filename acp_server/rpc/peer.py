@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
 from acp_server.rpc.envelope import (
@@ -28,7 +29,7 @@ from acp_server.rpc.envelope import (
 )
 from acp_server.rpc.errors import RpcError
 from acp_server.rpc.failures import FailureLog, random_diagnostic_id
-from acp_server.rpc.incoming import IncomingRequests
+from acp_server.rpc.incoming import Call, IncomingRequests
 from acp_server.rpc.outgoing import OutgoingRequests
 from acp_server.rpc.table import MethodTable, NotificationHandler, Params
 from acp_server.transport.base import Transport
@@ -45,7 +46,10 @@ _INITIALIZE: Final = "initialize"
 _TOO_EARLY: Final = "initialize comes first"
 
 _SLICE: Final = 64
-"""Frames taken between two turns of the event loop: a few milliseconds of work at most."""
+"""Frames, or KiB of them, taken between two turns of the event loop: a few milliseconds."""
+
+_LARGE_BYTES: Final = 64 * 1024
+"""Above it a frame is read in a thread: the values of one may take seconds to look through."""
 
 _FLUSH_S: Final = 1.0
 """How long the answer to `initialize` may take to leave before the imports begin anyway."""
@@ -94,6 +98,8 @@ class Peer:
         self._no_methods: RpcError | None = None
         self._notifications: dict[str, NotificationHandler] = {}
         self._reading = anyio.CancelScope()
+        # Of its own: tools that block threads must not keep a cancel from being read.
+        self._readers = anyio.CapacityLimiter(1)
         self._tasks: TaskGroup | None = None
 
     @property
@@ -166,10 +172,13 @@ class Peer:
     async def _read(self) -> None:
         with self._reading:
             while (frames := await self._transport.receive()) is not None:
-                for position, frame in enumerate(frames, 1):
+                taken = 0.0
+                for frame in frames:
                     await self._take(frame)
-                    if position % _SLICE == 0:
+                    taken += 1 + len(frame) / 1024
+                    if taken >= _SLICE:
                         await checkpoint()
+                        taken = 0
                 if self._transport.overloaded:
                     await self._transport.relieved()
 
@@ -188,7 +197,11 @@ class Peer:
             detail = f"a frame may have {frame.limit_bytes} bytes"
             self.send(error_frame(None, RpcError.invalid_request(detail)))
             return
-        match read_envelope(frame):
+        if len(frame) > _LARGE_BYTES:
+            envelope = await to_thread.run_sync(read_envelope, frame, limiter=self._readers)
+        else:
+            envelope = read_envelope(frame)
+        match envelope:
             case Request() as request:
                 await self._take_request(request)
             case Notification() as notification:
@@ -248,12 +261,16 @@ class Peer:
         if self._dispatcher is None:
             return
         if notification.method == CANCEL_REQUEST:
-            self._start(self._run_notification, self._cancel_request, notification)
+            # Found on arrival: a request of the same id that comes later is not meant. Cancelled in
+            # a task, behind the beginning of the one that is.
+            call = self._incoming.in_flight(notification.params.get("requestId"))
+            if call is not None:
+                self._start(self._cancel, call)
         elif handler := self._notifications.get(notification.method):
             self._start(self._run_notification, handler, notification)
 
-    def _cancel_request(self, params: Params) -> None:
-        self._incoming.cancel(params.get("requestId"))
+    async def _cancel(self, call: Call) -> None:
+        self._incoming.cancel(call)
 
     def _start(self, task: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         # Tasks begin in the order in which they are started; the order of arrival hangs on that.

@@ -13,8 +13,16 @@ import pytest
 
 from acp_server.agents.agent import Agent
 from acp_server.agents.turn import Turn, run_of
+from acp_server.bridge.capabilities import Handshake
+from acp_server.bridge.service import AcpService
+from acp_server.rpc import MethodTable, Peer, RequestContext
 from acp_server.testing import AcpClient, AcpError, running_server
+from acp_server.transport import memory_transport_pair
 from acp_server.turns.errors import TurnClosedError
+from acp_server.turns.ids import TimeOrderedIds
+from persistence.memory import MemoryBackend
+from persistence.repository import SessionRepository
+from session_core import SessionStore, system_clock
 
 CAPABILITIES = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 MOMENTS = ("before", "stream", "tool", "last")
@@ -424,3 +432,42 @@ async def test_the_prompt_is_not_echoed_live_and_comes_once_on_load() -> None:
         assert all(u["sessionUpdate"] != "user_message_chunk" for u in result.updates)
         await client.load_session(session_id, "/w")
         assert client.transcript.user == ({"type": "text", "text": "hello-42"},)
+
+
+@pytest.mark.rule("request-cancel-covers-one-prompt")
+async def test_a_handler_cancelled_at_its_first_step_leaves_no_turn_running() -> None:
+    async def drive(_turn: Turn) -> None:
+        await anyio.sleep_forever()
+
+    near, _far = memory_transport_pair()
+    agent = Agent("a", drive)
+    peer = Peer(near, initialize=Handshake(agent), methods=lambda: MethodTable({}))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            store = SessionStore()
+            async with SessionRepository(MemoryBackend(), store) as persistence:
+                service = AcpService(
+                    peer=peer,
+                    handshake=Handshake(agent),
+                    agent=agent,
+                    store=store,
+                    persistence=persistence,
+                    ids=TimeOrderedIds(system_clock),
+                    tasks=tasks,
+                )
+                new = {"cwd": "/w", "mcpServers": []}
+                opened = await service.new_session(RequestContext(1, "session/new"), new)
+                params = {
+                    "sessionId": opened["sessionId"],
+                    "prompt": [{"type": "text", "text": "go"}],
+                }
+                with anyio.CancelScope() as scope:
+                    scope.cancel()
+                    await service.prompt(RequestContext(2, "session/prompt"), params)
+                assert scope.cancelled_caught
+                live = store.get(opened["sessionId"])
+                assert live is not None
+                while live.events[-1].type != "turn/end":
+                    await anyio.lowlevel.checkpoint()
+                assert live.events[-1].data["reason"]["kind"] == "aborted"
+                tasks.cancel_scope.cancel()

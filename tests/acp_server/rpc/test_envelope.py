@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_server.rpc.envelope import (
+    MAX_VALUES,
     Envelope,
     Invalid,
     Notification,
@@ -92,13 +93,9 @@ def test_the_id_named_by_a_cancel_may_be_of_any_size() -> None:
     [
         (b"{", -32700, None),
         (b"[" * 100_000, -32700, None),
-        (
-            b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"n":' + b"1" * 5000 + b"}}",
-            -32700,
-            None,
-        ),
         (b"\xff\xfe{}", -32700, None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"n":1e999}}', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"n":NaN}}', -32700, None),
+        (b'{"jsonrpc":"2.0","id":1e999,"method":"m"}', -32600, None),
         (b'"hello"', -32600, None),
         (b"42", -32600, None),
         (b"null", -32600, None),
@@ -197,4 +194,69 @@ def test_frames_of_ours_are_one_line_each() -> None:
     )
     assert notification_frame("m", {"t": "\u2028\ud800"}) == (
         '{"jsonrpc":"2.0","method":"m","params":{"t":"\u2028\ufffd"}}\n'.encode()
+    )
+
+
+@pytest.mark.parametrize("number", [b"1e999", b"-1e400", b"9" * 5000, b"1" + b"0" * 400])
+@pytest.mark.rule("numbers-beyond-doubles-are-refused")
+def test_a_number_beyond_a_double_is_refused_with_the_id(number: bytes) -> None:
+    frame = b'{"jsonrpc":"2.0","id":1,%b:{"a":[{"n":%b}]}}'
+    assert refusal(read_envelope(frame % (b'"method":"m","params"', number))) == (-32602, 1, True)
+    assert read_envelope(frame % (b'"method":"m","extra"', number)) == Request(1, "m", {})
+
+
+@pytest.mark.rule("numbers-beyond-doubles-are-refused")
+def test_an_answer_with_a_number_beyond_a_double_is_an_error_to_who_asked() -> None:
+    answer = read_envelope(b'{"jsonrpc":"2.0","id":7,"result":{"exitCode":1e999}}')
+    error = {"code": -32600, "message": "a number is beyond the range of a double"}
+    assert answer == Response(7, None, error)
+
+
+CROWD: Final = b"[" + b"[]," * MAX_VALUES + b"[]]"
+
+
+@pytest.mark.parametrize(
+    ("frame", "id"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"method":"m","params":%b}', 5),
+        (b' { "id" : "a" , "params" : %b }', "a"),
+        (b'{"jsonrpc":"2.0","method":"m","params":%b,"id":-5}', -5),
+        (b'{"params":%b,"id":"\xc3\xa9","method":"m"} ', "\xe9"),
+        (b'{"id":"\xff","method":"m","params":%b}', None),
+        (b'{"id":1.5,"method":"m","params":%b}', None),
+        (b'{"method":"m","params":[%b,{"id":5}]}', None),
+        (b'{"method":"m","params":[%b,"\\",\\"id\\":5}"]}', None),
+        (b'{"method":"m","params":%b}', None),
+        (b"%b", None),
+    ],
+)
+@pytest.mark.rule("values-of-a-frame-are-bounded")
+def test_a_frame_of_too_many_values_is_refused_with_its_id_where_it_can_be_read(
+    frame: bytes, id: str | int | None
+) -> None:
+    envelope = read_envelope(frame % CROWD)
+    message = "Invalid request: a frame may have 1000000 values"
+    assert envelope == Invalid(-32600, message, id)
+
+
+@pytest.mark.rule("values-of-a-frame-are-bounded")
+def test_an_answer_of_too_many_values_is_an_error_to_who_asked() -> None:
+    error = {"code": -32600, "message": "a frame may have 1000000 values"}
+    for frame in (b'{"jsonrpc":"2.0","id":3,"result":%b}', b'{"error":%b,"id":3}'):
+        assert read_envelope(frame % CROWD) == Response(3, None, error)
+
+
+@pytest.mark.rule("values-of-a-frame-are-bounded")
+def test_a_frame_of_as_many_values_as_are_allowed_is_read() -> None:
+    # The message, its four members and the list: six values besides those of the list.
+    frame = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[%b]}}'
+    most = b",".join([b"{}"] * (MAX_VALUES - 6))
+    assert type(read_envelope(frame % most)) is Request
+    assert refusal(read_envelope(frame % (most + b",[ ]"))) == (-32600, 1, True)
+
+
+def test_marks_inside_of_strings_are_no_values() -> None:
+    text = rb",[{\"" * MAX_VALUES
+    assert read_envelope(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"%b"}}' % text) == (
+        Request(1, "m", {"a": ',[{"' * MAX_VALUES})
     )

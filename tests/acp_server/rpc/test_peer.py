@@ -1,5 +1,6 @@
 import sys
 from collections.abc import Awaitable, Callable
+from time import thread_time
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -125,6 +126,61 @@ async def test_equal_looking_ids_of_other_kinds_are_other_ids(serving: "Serving"
         for key in ("1", 0, None, 1):
             client.write(client.notification("$/cancel_request", {"requestId": key}))
             assert (await client.frame())["id"] == key
+
+
+@pytest.mark.rule("request-cancel-covers-one-prompt")
+async def test_a_cancel_that_comes_before_its_request_is_ignored(serving: "Serving") -> None:
+    async def wait(_context: RequestContext, _params: Params) -> None:
+        await checkpoint()
+
+    async with serving({"wait": wait}) as client:
+        client.write(
+            client.notification("$/cancel_request", {"requestId": 5}), client.request(5, "wait")
+        )
+        assert await client.frame() == {"id": 5, "result": {}}
+
+
+@pytest.mark.rule("request-cancel-covers-one-prompt")
+async def test_a_cancel_means_the_request_in_flight_when_it_came(serving: "Serving") -> None:
+    first = True
+
+    async def wait_once(_context: RequestContext, _params: Params) -> None:
+        nonlocal first
+        waits, first = first, False
+        await (anyio.sleep_forever() if waits else checkpoint())
+
+    async with serving({"wait": wait_once}) as client:
+        cancel = client.notification("$/cancel_request", {"requestId": 5})
+        client.write(client.request(5, "wait"), cancel, cancel)
+        assert (await client.frame())["error"]["code"] == -32800
+        client.write(client.request(5, "wait"))
+        assert await client.frame() == {"id": 5, "result": {}}
+
+
+@pytest.mark.rule("frames-are-read-beside-the-loop")
+async def test_a_large_frame_is_read_beside_the_loop_and_in_its_place(serving: "Serving") -> None:
+    async with serving({"echo": echo}, max_frame_bytes=2**26) as client:
+        longest = 0.0
+
+        async def measure() -> None:
+            nonlocal longest
+            while True:
+                began = thread_time()
+                await checkpoint()
+                longest = max(longest, thread_time() - began)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(measure)
+            crowd = b"[" + b"{}," * 3_000_000 + b"{}]"
+            client.write(
+                b'{"jsonrpc":"2.0","id":1,"method":"echo","params":%b}\n' % crowd,
+                client.request(2, "ping"),
+            )
+            assert (await client.frame())["error"]["code"] == -32600
+            assert await client.frame() == {"id": 2, "result": {}}
+            tasks.cancel_scope.cancel()
+        # CPU time of the loop's thread between two turns; to look through this frame takes more.
+        assert longest < 0.2
 
 
 @pytest.mark.rule("waiting-session-blocks-no-other")
