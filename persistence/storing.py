@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.to_thread
 
 from persistence.errors import (
     CorruptLogError,
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
     from persistence.slots import SessionSlot
     from persistence.storage import StorageBackend, StoredLog, Writer
+    from persistence.summary import SummaryFold
     from session_core import Record, SessionHeader
+
+_FEW: Final = 5000
+"""Events or records that are folded on the event loop: some milliseconds."""
 
 _logger = logging.getLogger(__name__)
 
@@ -127,11 +132,20 @@ async def store_batch(
             await writer.release()
             raise SessionCollisionError(slot.session_id, "it is stored already")
         slot.writer = writer
-    fold = slot.advanced_fold(header, records)
+    fold = await _advanced_fold(slot, header, records)
     ends_turn = any(isinstance(record, Event) and record.type == "turn/end" for record in records)
     await slot.writer.append_batch(header, records, fold.summary() if ends_turn else None)
     slot.fold = fold
     slot.cursor += sum(1 if isinstance(record, Event) else len(record) for record in records)
+
+
+async def _advanced_fold(
+    slot: SessionSlot, header: SessionHeader, records: Sequence[Record]
+) -> SummaryFold:
+    unfolded = len(records) + (slot.cursor if slot.fold is None else 0)
+    if unfolded <= _FEW:
+        return slot.advanced_fold(header, records)
+    return await anyio.to_thread.run_sync(slot.advanced_fold, header, records)
 
 
 def _report(stored: StoredLog, closer_count: int) -> RepairReport | None:

@@ -7,8 +7,10 @@ hands out: a fixed number of the first events of a log, read as a sequence. Whoe
 Owns storage and reading only: what is added has been checked before.
 """
 
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import islice
 from operator import sub
 from typing import Final, TypeAlias, overload
@@ -79,15 +81,22 @@ class EventLog:
             this module knows nothing of.
     """
 
-    __slots__ = ("_length", "_records", "_starts", "state")
+    __slots__ = ("_length", "_places", "_records", "_starts", "state")
 
     def __init__(self) -> None:
         self.state: object = None
         self._records: list[Event | ChunkRun | OpenRun] = []
         self._starts: list[int] = []
         self._length = 0
+        # Where the events of each type are: a long log is never walked for a few of them.
+        self._places: dict[str, array[int]] = {}
 
     def _push(self, record: Record) -> None:
+        if isinstance(record, Event):
+            places = self._places.get(record.type)
+            if places is None:
+                places = self._places[record.type] = array("L")
+            places.append(len(self._records))
         self._records.append(record)
         self._starts.append(self._length)
         self._length += 1 if isinstance(record, Event) else len(record)
@@ -96,6 +105,7 @@ class EventLog:
         log = EventLog()
         log._records, self._records = self._records, []
         log._starts, self._starts = self._starts, []
+        log._places, self._places = self._places, {}
         log._length, self._length = self._length, 0
         return log
 
@@ -129,19 +139,44 @@ class EventLog:
 
     def last_of(self, types: Iterable[str], stop: int | None = None) -> Event | None:
         """Return the last event below seq `stop` that has one of `types`, none of them a chunk."""
-        wanted = frozenset(types)
-        stop = self._length if stop is None else stop
-        for position in range(bisect_right(self._starts, stop - 1) - 1, -1, -1):
+        positions = [places[-1] for places in self._places_of(types, stop) if places]
+        if not positions:
+            return None
+        record = self._records[max(positions)]
+        assert isinstance(record, Event)  # noqa: S101 - only events have places
+        return record
+
+    def of_types(self, types: Iterable[str], stop: int | None = None) -> Iterator[Event]:
+        """Yield the events below seq `stop` that have one of `types`, in order; no packed deltas.
+
+        Costs nothing for the others.
+        """
+        for position in merge(*self._places_of(types, stop)):
             record = self._records[position]
-            if isinstance(record, Event) and record.type in wanted:
-                return record
-        return None
+            assert isinstance(record, Event)  # noqa: S101 - only events have places
+            yield record
+
+    def _places_of(self, types: Iterable[str], stop: int | None) -> "Iterator[array[int]]":
+        end = len(self._records) if stop is None else bisect_left(self._starts, stop)
+        for event_type in frozenset(types):
+            places = self._places.get(event_type)
+            if places is not None:
+                yield places[: bisect_left(places, end)]
 
     def prefix(self, stop: int | None = None) -> "EventLog":
         """Return the first `stop` events as a log of its own, which shares the records."""
         log = EventLog()
-        for record in self.records(0, stop):
-            log._push(record)  # of this very class, and not yet handed out
+        stop = self._length if stop is None else min(stop, self._length)
+        # All but the last record are whole, and of this very class a growing one is the last.
+        end = max(bisect_left(self._starts, stop) - 1, 0)
+        log._records, log._starts = self._records[:end], self._starts[:end]
+        log._places = {
+            event_type: places[: bisect_left(places, end)]
+            for event_type, places in self._places.items()
+        }
+        log._length = self._starts[end] if end < len(self._starts) else 0
+        for record in self.records(log._length, stop):
+            log._push(record)
         return log
 
     def view(self) -> "EventView":
@@ -161,6 +196,10 @@ class GrowingLog(EventLog):
             # A finished log of this very class: its records are shared as they are.
             self._records, self._starts = seed._records.copy(), seed._starts.copy()  # noqa: SLF001
             self._length = seed._length  # noqa: SLF001
+            self._places = {
+                event_type: places[:]
+                for event_type, places in seed._places.items()  # noqa: SLF001
+            }
         elif seed is not None:
             for record in seed.records():
                 self._push(record)
@@ -254,9 +293,13 @@ class EventView(Sequence[Event]):
         """Yield the events with start <= seq < stop, runs packed and cut at the bounds."""
         return self._log.records(start, self._length if stop is None else min(stop, self._length))
 
-    def last_of(self, types: Iterable[str]) -> Event | None:
-        """Return the last event that has one of `types`; delta chunks are not looked at."""
-        return self._log.last_of(types, self._length)
+    def last_of(self, types: Iterable[str], stop: int | None = None) -> Event | None:
+        """Return the last event below seq `stop` that has one of `types`, none of them a delta."""
+        return self._log.last_of(types, self._length if stop is None else min(stop, self._length))
+
+    def of_types(self, types: Iterable[str]) -> Iterator[Event]:
+        """Yield the events that have one of `types`, in order; no packed deltas."""
+        return self._log.of_types(types, self._length)
 
     def prefix(self, stop: int | None = None) -> EventLog:
         """Return the first `stop` events as a log of its own, which shares the records."""

@@ -102,11 +102,17 @@ class HistoryProjection:
 
     def messages(self, surface: SurfaceTracker, log: EventLog) -> list[Message]:
         """Return the history as a new list over shared, frozen messages."""
+        self.project(surface, log)
+        return list(self._messages)
+
+    def project(self, surface: SurfaceTracker, log: EventLog, limit: int | None = None) -> bool:
+        """Project what is new, at most `limit` nodes of it; return whether all is projected."""
         if surface.replace_generation != self._generation:
             self._messages, self._projected = [], 0
             self._generation = surface.replace_generation
-        for seq in surface.nodes_from(self._projected):
+        nodes = surface.nodes_from(self._projected, limit)
+        for seq in nodes:
             self._projected += 1
             if message := derive_event_message(log.event_at(seq)):
                 self._messages.append(message)
-        return list(self._messages)
+        return limit is None or len(nodes) < limit

@@ -263,6 +263,16 @@ class Session:
         """Return the history as the model sees it: a new list over shared, frozen messages."""
         return self._history.messages(self._surface, self._log)
 
+    def prepare_messages(self, limit: int) -> bool:
+        """Do part of what the next `derive_messages` does, for at most `limit` events.
+
+        The first derivation of a long log takes a while: in parts, others can run in between.
+
+        Returns:
+            Whether nothing is left to do.
+        """
+        return self._history.project(self._surface, self._log, limit)
+
     def request_header(self) -> FrozenDict | None:
         """Return the canonical header of the last model request, or `None` before the first."""
         return self._header_fold.header(self.events)

@@ -290,6 +290,8 @@ class SessionStore:
         source: Session | str,
         boundary: int | None = None,
         child_id: str | None = None,
+        *,
+        inherited: EventLog | None = None,
     ) -> Session:
         """Make a live session that starts with the events of `source` up to `boundary`.
 
@@ -297,6 +299,8 @@ class SessionStore:
             source: A live session or its id.
             boundary: Seq of the `turn/end` to inherit up to; the last event if absent.
             child_id: The new id; made up if absent.
+            inherited: Those events, if the caller has them with their `state` played, which takes
+                a while for a long log.
 
         Raises:
             ForkError: `code` says why, checked in this order (fork-refusals-have-typed-codes).
@@ -307,7 +311,7 @@ class SessionStore:
         length = inherited_length(parent, boundary)
         return self.create(
             child_id,
-            seed=parent.events.prefix(length),
+            seed=parent.events.prefix(length) if inherited is None else inherited,
             cwd=parent.header.cwd,
             parent_session=parent.id,
             seed_length=length,

@@ -85,9 +85,9 @@ class SurfaceTracker:
         """How many replacements were committed: unchanged means that the surface only grew."""
         return self._generation
 
-    def nodes_from(self, position: int) -> list[int]:
-        """Return the nodes from `position` to the tail."""
-        return self._nodes[position:]
+    def nodes_from(self, position: int, limit: int | None = None) -> list[int]:
+        """Return the nodes from `position` to the tail, at most `limit` of them."""
+        return self._nodes[position : None if limit is None else position + limit]
 
     def check(self, event: Event, log: EventLog | EventView) -> Placement | None:
         """Check that `event` may follow the events of `log`; return what `commit` needs.

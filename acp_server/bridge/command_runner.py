@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import anyio.to_thread
 
 from acp_server.agents.builtin_commands import commands_of
 from acp_server.agents.commands import CommandCall, CommandError
@@ -16,7 +17,7 @@ from acp_server.turns.content import clean_text
 from acp_server.turns.errors import CheckpointError
 from acp_server.turns.pending_event import PendingEvent
 from persistence.errors import PersistenceError
-from session_core import TurnNumberError, compact_range, last_event_of
+from session_core import TurnNumberError, compact_range, last_event_of, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -123,7 +124,9 @@ class CommandRunner:
         if end is None:
             message = "there is nothing to fork yet"
             raise CommandError(message)
-        child = self._store.fork(self._session, end.seq)
+        inherited = self._session.events.prefix(end.seq + 1)
+        inherited.state = await anyio.to_thread.run_sync(state_of, inherited)
+        child = self._store.fork(self._session, end.seq, inherited=inherited)
         try:
             await self._persistence.flush(child)
             with anyio.CancelScope(shield=True):

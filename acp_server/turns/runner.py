@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 
 from acp_server.turns.active_turn import CANCEL_GRACE_S, ActiveTurn
 from acp_server.turns.errors import CheckpointError
@@ -39,6 +40,9 @@ _log = logging.getLogger(__name__)
 
 MAX_QUEUED = 16
 """Prompts that may wait behind a running turn; a client that sends more is out of step."""
+
+_HISTORY_SLICE = 256
+"""Messages of a long history derived between two turns of the event loop: some milliseconds."""
 
 CANCELLED = TurnOutcome("aborted")
 COMPLETED = TurnOutcome("completed")
@@ -89,7 +93,6 @@ class TurnRunner:
         self._recorder = RequestHeaderRecorder()
         self._interruptible: anyio.CancelScope | None = None
         self._pending: list[PendingEvent] = []
-        self._has_title = False
 
     @property
     def busy(self) -> bool:
@@ -291,13 +294,13 @@ class TurnRunner:
         with anyio.CancelScope() as scope:
             self._interruptible = scope
             refusal = await self._settle_log()
+            while not self._session.prepare_messages(_HISTORY_SLICE):
+                await anyio.lowlevel.checkpoint()
         self._interruptible = None
         if scope.cancel_called:
             return CANCELLED
         if refusal is not None:
             return refusal
-        # A title is never taken away again, so the log is searched only until there is one.
-        self._has_title = self._has_title or current_title(self._session.events) is not None
         try:
             active = ActiveTurn(
                 self._session,
@@ -306,7 +309,7 @@ class TurnRunner:
                 prompt.blocks,
                 self._recorder,
                 self.settings,
-                has_title=self._has_title,
+                has_title=current_title(self._session.events) is not None,
                 cancel_grace_s=self._cancel_grace_s,
             )
         except TurnNumberError as error:

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from acp_server.turns.pending_event import PendingEvent
 from acp_server.turns.presets import MODE_OPTION_ID, TOLD_TO_MODEL, permission_rule
-from session_core import APPEND, Event, is_turn_open, own_turn
+from session_core import APPEND, is_turn_open, own_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from acp_server.turns.pending_event import AppendEvent
     from acp_server.turns.presets import PermissionRule, Preset
-    from session_core import Session
+    from session_core import Event, EventView, Session
 
 _TRIGGER: Final = {"kind": "config"}
-_READ: Final = frozenset({"permission/preset", "config/set", "user/message", "context/message"})
+_SETTINGS: Final = ("permission/preset", "config/set")
+_MESSAGES: Final = ("user/message", "context/message")
 _SOURCE: Final = {"kind": "plugin", "plugin": "permissions"}
 
 
@@ -196,21 +197,20 @@ class SessionSettings:
         Rule: settings-are-logged-at-once.
         """
         inherited = self._session.header.seed_length or 0
-        logged = self._preset
-        for record in self._session.events.records():
-            # A long log is passed in a load, and most of it is of no interest here.
-            if type(record) is not Event or record.type not in _READ:
-                continue
-            data = record.data
-            if record.type == "permission/preset":
-                logged = data["preset"]
-                # A fork starts asking, whatever its parent did (fork-starts-without-grants).
-                if logged != "full-access" or record.seq >= inherited:
-                    self._preset = self._known_preset(logged)
-            elif record.type == "config/set":
+        events = self._session.events
+        told_at = _last_telling(events)
+        if told_at is not None:
+            self._told = self._preset
+        for event in events.of_types(_SETTINGS):
+            data = event.data
+            if event.type == "config/set":
                 self._fold_option(data["configId"], data["value"])
-            elif _tells_preset(record):
-                self._told = logged
+                continue
+            # A fork starts asking, whatever its parent did (fork-starts-without-grants).
+            if data["preset"] != "full-access" or event.seq >= inherited:
+                self._preset = self._known_preset(data["preset"])
+            if told_at is not None and event.seq < told_at:
+                self._told = data["preset"]
 
     def _known_preset(self, preset: str | None) -> str | None:
         return preset if preset in self._modes else self._initial[MODE_OPTION_ID]
@@ -221,11 +221,18 @@ class SessionSettings:
             self._values[option_id] = value if option.takes(value) else option.initial
 
 
+def _last_telling(events: EventView) -> int | None:
+    """Return the seq since which the model has known the preset; a prompt brings the news first."""
+    event = events.last_of(_MESSAGES)
+    while event is not None and not _tells_preset(event):
+        event = events.last_of(_MESSAGES, event.seq)
+    return None if event is None else event.seq
+
+
 def _tells_preset(event: Event) -> bool:
-    """Tell whether the model has known the preset since then; a prompt brings the news first."""
     if event.type == "user/message":
         return bool(event.data["source"]["kind"] == "user")
-    return event.type == "context/message" and event.data["source"] == _SOURCE
+    return bool(event.data["source"] == _SOURCE)
 
 
 def _event_of(option_id: str, value: str | bool) -> PendingEvent:

@@ -20,6 +20,7 @@ from session_core import (
     records_of,
     refuse_stored_legacy,
 )
+from session_core.log import GrowingLog
 
 Write = Callable[..., list[Event]]
 
@@ -283,3 +284,36 @@ def test_a_delta_of_an_odd_shape_is_kept_as_it_is() -> None:
     log = builder.build()
     assert [event.data["chunk"] for event in log] == chunks
     assert shape(log.records()) == ["assistant/chunk", 1, "assistant/chunk"]
+
+
+@pytest.mark.rule("log-in-memory-stays-packed")
+def test_a_log_cut_anywhere_is_found_in_like_a_list(session: Session, write: Write) -> None:
+    write(session, "turn", "user", "step")
+    for k in range(3):
+        session.append_delta(1, 1, "text-delta", 0, str(k))
+    write(session, "/step", "/turn", "turn", "user", "step")
+    for k in range(3):
+        session.append_delta(2, 1, "text-delta", 0, str(k))
+    everything = list(session.events)
+    types = {event.type for event in everything} - {"assistant/chunk"}
+    for stop in range(len(everything) + 1):
+        log = session.events.prefix(stop)
+        expected = everything[:stop]
+        assert list(log) == expected
+        assert list(GrowingLog(log)) == expected
+        for wanted in (types, {"user/message"}, {"x/y"}, set[str]()):
+            found = [event for event in expected if event.type in wanted]
+            assert list(log.of_types(wanted)) == found
+            assert list(session.events.prefix().of_types(wanted, stop)) == found
+            assert log.last_of(wanted) == (found[-1] if found else None)
+            assert session.events.last_of(wanted, stop) == log.last_of(wanted)
+
+
+@pytest.mark.rule("derivation-is-incremental")
+def test_a_history_is_derived_in_parts(session: Session, write: Write) -> None:
+    write(session, "turn", "user", "user", "user", "user", "user")
+    assert not session.prepare_messages(2)
+    assert not session.prepare_messages(2)
+    assert session.prepare_messages(2)
+    assert session.prepare_messages(2)
+    assert session.derive_messages() == Session("x", seed=session.events.prefix()).derive_messages()
