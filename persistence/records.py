@@ -262,8 +262,7 @@ def _parse_slowly(line: bytes) -> Any:
 
 
 def _refuse_constant(name: str) -> Any:
-    msg = f"{name} is not JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is not JSON")
 
 
 def _replace_surrogates(value: Any) -> Any:

@@ -348,8 +348,7 @@ class SessionRepository:
     @property
     def _sessions(self) -> LiveSessions:
         if self._opened is None:
-            msg = "the session store is not open"
-            raise RuntimeError(msg)
+            raise RuntimeError("the session store is not open")
         return self._opened
 
     async def _open_cold(

@@ -32,8 +32,7 @@ INVALID: Final = _Invalid.INVALID
 
 
 def _refuse(self: object, *_args: object, **_kwargs: object) -> Never:
-    msg = f"{type(self).__name__} is immutable"
-    raise TypeError(msg)
+    raise TypeError(f"{type(self).__name__} is immutable")
 
 
 class FrozenDict(dict[str, Any]):

@@ -97,8 +97,7 @@ class Agent:
     def __post_init__(self) -> None:
         unknown = [mode for mode in self.modes if mode not in PRESETS]
         if unknown:
-            message = f"there is no permission preset {unknown[0]!r}; there are: {PRESETS}"
-            raise ValueError(message)
+            raise ValueError(f"there is no permission preset {unknown[0]!r}; there are: {PRESETS}")
         # `mode` is the second view of the modes, whether an agent has some or not
         # (mode-has-two-views).
         _require_distinct(
@@ -107,8 +106,7 @@ class Agent:
         _require_distinct("command", [command.name for command in self.commands])
         for method in self.extensions:
             if not method.startswith("_"):
-                message = f"extension method {method!r} does not begin with '_'"
-                raise ValueError(message)
+                raise ValueError(f"extension method {method!r} does not begin with '_'")
 
     async def drive_turn(self, run: TurnRun) -> None:
         """Drive one turn of the engine, through the handle that the author's function takes."""
@@ -158,5 +156,4 @@ def agent(
 def _require_distinct(what: str, names: list[str]) -> None:
     for number, name in enumerate(names):
         if name in names[:number]:
-            message = f"{what} {name!r} is declared twice"
-            raise ValueError(message)
+            raise ValueError(f"{what} {name!r} is declared twice")

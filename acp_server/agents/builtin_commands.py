@@ -33,8 +33,7 @@ async def _help(call: CommandCall) -> str:
 async def _title(call: CommandCall) -> str:
     title = " ".join(call.argument.split())
     if not title:
-        message = "say what the session is to be called: /title NAME"
-        raise CommandError(message)
+        raise CommandError("say what the session is to be called: /title NAME")
     await call.session.set_title(title)
     return f"This session is now called {title!r}."
 

@@ -65,8 +65,7 @@ class CallCard:
         console: bool | str = False,
     ) -> None:
         if kind not in KINDS:
-            message = f"no tool kind of ACP: {kind!r}"
-            raise ValueError(message)
+            raise ValueError(f"no tool kind of ACP: {kind!r}")
         self.kind = kind
         self.title = title
         self._raw_input = None if raw_input is None else shown_json(raw_input)
@@ -184,8 +183,7 @@ class CallCard:
             return {"path": clean_text(self._absolute(item))}
         path, line = item
         if line < 1:
-            message = f"lines count from 1, not {line!r}"
-            raise ValueError(message)
+            raise ValueError(f"lines count from 1, not {line!r}")
         return {"path": clean_text(self._absolute(path)), "line": line}
 
 

@@ -103,8 +103,7 @@ class Command:
 
     def __post_init__(self) -> None:
         if not _LINE.fullmatch(f"/{self.name}"):
-            message = f"{self.name!r} is not a name for a command"
-            raise ValueError(message)
+            raise ValueError(f"{self.name!r} is not a name for a command")
 
 
 @dataclass(frozen=True, slots=True)

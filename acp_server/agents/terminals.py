@@ -102,8 +102,7 @@ class Terminal:
 
     async def __aenter__(self) -> Self:
         if not self._client.can_use_terminals:
-            what = "terminals"
-            raise NotOfferedError(what)
+            raise NotOfferedError("terminals")
         # A command has effects: what led to it must be durable before it starts
         # (checkpoints-stand-before-effects).
         await self._checkpoint()

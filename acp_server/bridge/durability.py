@@ -68,5 +68,4 @@ class SessionDurability:
         except Exception as error:
             # A third party's backend may raise anything; the turn must end in order (B86).
             _log.exception("the store of %s failed", self._session.id)
-            sentence = "the store failed unexpectedly"
-            raise CheckpointError(sentence) from error
+            raise CheckpointError("the store failed unexpectedly") from error

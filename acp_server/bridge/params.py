@@ -54,11 +54,9 @@ def require_same_cwd(asked: str, header: SessionHeader) -> None:
     """
     stored = header.cwd
     if stored is None:
-        detail = "cwd: the stored session has no working directory"
-        raise RpcError.invalid_params(detail)
+        raise RpcError.invalid_params("cwd: the stored session has no working directory")
     if os.path.realpath(stored) != os.path.realpath(asked):
-        detail = f"cwd: the session belongs to {stored!r}, not {asked!r}"
-        raise RpcError.invalid_params(detail)
+        raise RpcError.invalid_params(f"cwd: the session belongs to {stored!r}, not {asked!r}")
 
 
 def require_content(agent: Agent, blocks: Sequence[dict[str, Any]]) -> None:
@@ -82,5 +80,4 @@ def require_content(agent: Agent, blocks: Sequence[dict[str, Any]]) -> None:
     except NotJsonError as error:
         raise RpcError.invalid_params(f"prompt: {error.reason}") from error
     if all(block["type"] == "text" and not block["text"].strip() for block in blocks):
-        detail = "prompt: it is empty"
-        raise RpcError.invalid_params(detail)
+        raise RpcError.invalid_params("prompt: it is empty")

@@ -44,11 +44,9 @@ def parse_arguments(text: str) -> dict[str, Any]:
     except RecursionError:
         raise ToolArgumentsError(_TOO_DEEP) from None
     except ValueError as error:
-        reason = f"the arguments are not JSON: {error}"
-        raise ToolArgumentsError(reason) from None
+        raise ToolArgumentsError(f"the arguments are not JSON: {error}") from None
     if not isinstance(value, dict):
-        reason = "the arguments must be a JSON object"
-        raise ToolArgumentsError(reason)
+        raise ToolArgumentsError("the arguments must be a JSON object")
     try:
         freeze_json(value, max_depth=MAX_SHOWN_DEPTH)
     except NotJsonError as error:
@@ -69,5 +67,4 @@ _TOO_DEEP: Final = "the arguments cannot be kept as they are: it is nested too d
 
 
 def _refuse_constant(name: str) -> Never:
-    reason = f"{name} is not JSON"
-    raise ValueError(reason)
+    raise ValueError(f"{name} is not JSON")

@@ -33,8 +33,7 @@ def clean_text(text: str) -> str:
         TypeError: `text` is not a string.
     """
     if not isinstance(text, str):
-        message = f"text must be a str, not {type(text).__name__}"
-        raise TypeError(message)
+        raise TypeError(f"text must be a str, not {type(text).__name__}")
     # A subclass of str comes out as a str, which is what a log takes.
     return replace_surrogates(str(text))
 

@@ -56,8 +56,7 @@ def read_initialize(params: object) -> ClientCapabilities:
         WireError: If params are no object or `protocolVersion` is missing or no version number.
     """
     if not isinstance(params, Mapping):
-        msg = "params must be an object"
-        raise WireError(msg)
+        raise WireError("params must be an object")
     version = _read_version(params.get("protocolVersion"))
     capabilities = _object(params, "clientCapabilities")
     fs = _object(capabilities, "fs")
@@ -87,16 +86,14 @@ def _read_version(value: object) -> int:
     in any case; JSON does not tell 1.0 from 1, so neither do we. `true` is not a number.
     """
     if value is None:
-        msg = "`protocolVersion` is missing"
-        raise WireError(msg)
+        raise WireError("`protocolVersion` is missing")
     number: int | None = None
     if isinstance(value, str):
         number = int(value) if value.isascii() and value.isdigit() and len(value) <= 5 else None
     elif isinstance(value, int | float) and not isinstance(value, bool):
         number = int(value) if value == value // 1 else None
     if number is None or not 0 <= number <= _MAX_VERSION:
-        msg = f"`protocolVersion` must be an integer from 0 to {_MAX_VERSION}"
-        raise WireError(msg)
+        raise WireError(f"`protocolVersion` must be an integer from 0 to {_MAX_VERSION}")
     return number
 
 

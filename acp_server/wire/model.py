@@ -64,11 +64,9 @@ def _check_absolute(path: str) -> str:
     `~`, `C:\x` and `\\?\C:\x` are relative names on POSIX and would make an oddly named folder.
     """
     if not path.startswith("/"):
-        msg = f"must be an absolute path, not {path[:200]!r}"
-        raise ValueError(msg)
+        raise ValueError(f"must be an absolute path, not {path[:200]!r}")
     if "\0" in path:
-        msg = "must not contain a NUL character"
-        raise ValueError(msg)
+        raise ValueError("must not contain a NUL character")
     return path
 
 
@@ -102,8 +100,7 @@ def parse(model: type[ModelT], params: object) -> ModelT:
         WireError: If it does not fit; the detail names the first offending field.
     """
     if params is not None and not isinstance(params, dict):
-        msg = "params must be an object"
-        raise WireError(msg)
+        raise WireError("params must be an object")
     try:
         return model.model_validate(params or {})
     except ValidationError as error:
