@@ -57,23 +57,18 @@ class Files(Protocol):
 
         `append` (it may exist) is for a file that several processes extend, with `append` only.
         """
-        ...
 
     def close(self, handle: int) -> None:
         """Close a handle."""
-        ...
 
     def read(self, handle: int, size: int, offset: int) -> bytes:
         """Read up to `size` bytes from `offset`; empty at the end."""
-        ...
 
     def write(self, handle: int, data: bytes | memoryview, offset: int) -> int:
         """Write at `offset` and return how many bytes were taken, which may be fewer."""
-        ...
 
     def append(self, handle: int, data: bytes) -> int:
         """Write at the end in one piece and return how many bytes were taken."""
-        ...
 
     def lock(self, handle: int) -> bool:
         """Take the file's own lock, which ends with its handle; False if another handle has it."""
@@ -81,47 +76,36 @@ class Files(Protocol):
 
     def sync(self, handle: int) -> None:
         """Return once the file's bytes and size are on the medium."""
-        ...
 
     def truncate(self, handle: int, size: int) -> None:
         """Cut the file to `size` bytes."""
-        ...
 
     def stat(self, path: str) -> FileStat:
         """Return the status of what a path names, links followed."""
-        ...
 
     def handle_stat(self, handle: int) -> FileStat:
         """Return the status of an open file."""
-        ...
 
     def link(self, source: str, target: str) -> None:
         """Give a file a second name; `FileExistsError` if that is taken."""
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Move a file over another, atomically."""
-        ...
 
     def unlink(self, path: str) -> None:
         """Remove a name."""
-        ...
 
     def mkdir(self, path: str) -> None:
         """Create one directory; `FileExistsError` if it exists."""
-        ...
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""
-        ...
 
     def sync_dir(self, path: str) -> None:
         """Return once the names in a directory are on the medium."""
-        ...
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, in no order."""
-        ...
 
 
 class OsFiles:

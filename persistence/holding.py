@@ -43,13 +43,7 @@ IDLE_S = 2.0
 
 
 class WriteHolding:
-    """Takes the right to write, and gives it back.
-
-    Args:
-        backend: Where sessions are stored.
-        tasks: Where idle sessions are waited for.
-        sleep_until: Waits until a time of the event loop.
-    """
+    """Takes the right to write, and gives it back."""
 
     def __init__(
         self,

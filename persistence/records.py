@@ -25,11 +25,12 @@ from session_core import (
     EventLogBuilder,
     MalformedRowError,
     SessionCoreError,
-    clean_text,
+    clean_json,
     decode_storage_run,
     pack_records,
     refuse_stored_legacy,
 )
+from session_core.events import ENVELOPE_KEYS
 from session_core.json_value import frozen_dict_of, frozen_list_of
 
 if TYPE_CHECKING:
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     from session_core import Record
 
 _LINE = orjson.OPT_APPEND_NEWLINE
-
-_EVENT_KEYS = frozenset(
-    {"type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp", "ignorable"}
-)
 
 # The only numbers a JSON text can hold that the domain of events does not: integers beyond 2^53,
 # which have at least 16 digits, and -0.0. A line without either needs no look at its numbers.
@@ -77,12 +74,12 @@ class RefusedRecordError(BadRecordError):
 def encode_records(records: Iterable[Record], *, pack: bool = True) -> bytes:
     """Return the lines of a batch, runs of deltas as packed rows unless `pack` is off."""
     rows = pack_records(records) if pack else (event.to_json() for event in expand(records))
-    return b"".join([_encode(row) for row in rows])
+    return b"".join([encode_record(row) for row in rows])
 
 
 def encode_record(value: dict[str, Any]) -> bytes:
     """Return one JSON object as a line."""
-    return _encode(value)
+    return orjson.dumps(value, option=_LINE)
 
 
 def parse_json(line: bytes) -> Any:
@@ -135,10 +132,7 @@ class LogDecoder:
         """Take the next line, without its LF.
 
         One that cannot be read leaves the log as it was; after a refusal the decoder is used up.
-
-        Args:
-            line: The line.
-            is_plain: What `has_plain_numbers` said of it, if somebody has asked already.
+        `is_plain` is what `has_plain_numbers` said of it, if somebody has asked already.
 
         Raises:
             RefusedRecordError: The line is a whole record, and not one that may stand here.
@@ -192,10 +186,6 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _encode(value: dict[str, Any]) -> bytes:
-    return orjson.dumps(value, option=_LINE)
-
-
 def _parse_record(line: bytes, *, is_plain: bool = False) -> tuple[dict[str, Any], Iterable[str]]:
     """Return the JSON object of one line, and the keys that an event's envelope does not have.
 
@@ -215,7 +205,7 @@ def _parse_record(line: bytes, *, is_plain: bool = False) -> tuple[dict[str, Any
     if is_trusted and not is_plain and not has_plain_numbers(line):
         value = parse_json(line)
         is_trusted = False
-    unknown = value.keys() - _EVENT_KEYS
+    unknown = value.keys() - ENVELOPE_KEYS
     for key in unknown:
         del value[key]
     return (_frozen(value, 0) if is_trusted else value), unknown
@@ -258,22 +248,8 @@ def _parse_slowly(line: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else "not JSON"
         raise BadRecordError(reason) from error
-    return _replace_surrogates(value)
+    return clean_json(value)
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-def _replace_surrogates(value: Any) -> Any:
-    """Turn lone surrogates into U+FFFD, as at every other edge where text comes in.
-
-    Rule: lone-surrogates-are-replaced.
-    """
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, list):
-        return [_replace_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
-    return value

@@ -149,11 +149,8 @@ class SessionRepository:
         """Take the session's lock, repair its log if a crash left it open, and return it.
 
         The lock is kept: for the live session that is made from what this returns, or until
-        `release`.
-
-        Args:
-            session_id: The session.
-            check_header: Called before anything is changed; what it raises ends the load.
+        `release`. `check_header` is called before anything is changed; what it raises ends the
+        load.
 
         Raises:
             SessionNotFoundError: It is not stored.
@@ -181,11 +178,8 @@ class SessionRepository:
         """Make a stored session live, or return the one that is.
 
         It can be looked at while another process writes it: then it stands as it is stored, an open
-        turn included. Else what a crash has left is put right first.
-
-        Args:
-            session_id: The session.
-            check_header: Called before anything is changed; what it raises ends the opening.
+        turn included. Else what a crash has left is put right first. `check_header` is as in
+        `load`.
 
         Raises:
             SessionNotFoundError: It is not stored.

@@ -95,7 +95,6 @@ class Writer(Protocol):
     @property
     def materialized(self) -> bool:
         """Whether the session is stored."""
-        ...
 
     @property
     def position(self) -> object | None:
@@ -103,12 +102,10 @@ class Writer(Protocol):
 
         It is kept for every session that is open and idle, so it is small.
         """
-        ...
 
     @property
     def former_pid(self) -> int | None:
         """The process that held the right last, for messages; None for this one or no trace."""
-        ...
 
     async def append_batch(
         self,
@@ -128,7 +125,6 @@ class Writer(Protocol):
             SessionChangedError: The log is not as this writer left it; nothing was written.
             StoreWriteError: Nothing was stored.
         """
-        ...
 
     async def commit_repair(self, stored: StoredLog, closers: Sequence[Event]) -> None:
         """Cut the torn tail, append the closers durably, and continue from there.
@@ -139,7 +135,6 @@ class Writer(Protocol):
             SessionChangedError: The log is no longer the one that was read.
             StoreWriteError: The repair is not complete; a later load repeats it.
         """
-        ...
 
     async def continue_from(self, position: object) -> None:
         """Continue a log that nobody has touched since a writer left it; writes nothing.
@@ -151,7 +146,6 @@ class Writer(Protocol):
             SessionChangedError: The log is no longer there, or not exactly that; it has to be read.
             StoreWriteError: The operating system refused to look.
         """
-        ...
 
     async def delete(self) -> None:
         """Remove every trace of the session and give the right to write back.
@@ -159,11 +153,9 @@ class Writer(Protocol):
         Raises:
             StoreWriteError: Something was left behind; the writer is released nevertheless.
         """
-        ...
 
     async def release(self) -> None:
         """Give the right to write back; a second call does nothing."""
-        ...
 
 
 class StorageBackend(Protocol):
@@ -171,7 +163,6 @@ class StorageBackend(Protocol):
 
     def locate(self, header: SessionHeader) -> Location | None:
         """Return where the session of this header is or would be stored, without any I/O."""
-        ...
 
     async def load_stored(self, session_id: str) -> StoredLog | None:
         """Read one log without a lock and without changing anything; None when there is none.
@@ -181,7 +172,6 @@ class StorageBackend(Protocol):
             UnsupportedVersionError: The header names another format version.
             StoreReadError: The operating system refused.
         """
-        ...
 
     async def list_page(self, cwd: str | None, cursor: str | None, limit: int) -> EntryPage:
         """Return stored sessions, latest `updated_at` first, then by id (list-rows-fold-the-log).
@@ -197,7 +187,6 @@ class StorageBackend(Protocol):
         Raises:
             InvalidCursorError: The cursor is not one of ours.
         """
-        ...
 
     async def acquire_writer(
         self, session_id: str, header: SessionHeader | None = None, *, wait: bool = True
@@ -215,8 +204,6 @@ class StorageBackend(Protocol):
             SessionNotFoundError: The session is not stored and no header was given.
             SessionLockedError: Another holder kept it.
         """
-        ...
 
     async def close(self) -> None:
         """Let go of everything the backend holds open."""
-        ...

@@ -44,12 +44,7 @@ async def read_stored(
     session_id: str,
     check_header: Callable[[SessionHeader], None] | None = None,
 ) -> StoredLog:
-    """Read a log, having seen that it is the right one.
-
-    Args:
-        backend: Where it is stored.
-        session_id: Whose it is.
-        check_header: Sees the header; what it raises ends the reading.
+    """Read a log, having seen that it is the right one; what `check_header` raises ends it.
 
     Raises:
         SessionNotFoundError: It is not stored.

@@ -87,8 +87,8 @@ class StreamAssembler:
         """
         self._require_unfinished(run.kind)
         block = self._feed_deltas(run.index, run.kind, run.texts)
-        block.call_id = block.call_id or run.call_id
-        block.name = block.name or run.name
+        block.call_id = block.call_id or run.key.call_id
+        block.name = block.name or run.key.name
 
     def blocks(self) -> list[Mapping[str, Any]]:
         """Return the blocks in the order of their indexes.

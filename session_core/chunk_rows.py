@@ -21,7 +21,7 @@ from session_core.chunks import (
 )
 from session_core.errors import EnvelopeError, MalformedRowError
 from session_core.events import Event, event_from_json
-from session_core.json_value import MAX_SAFE_INT, is_seq_int
+from session_core.json_value import is_safe_int, is_seq_int
 from session_core.log import Record
 
 MIN_ROW_MEMBERS: Final = 3
@@ -73,20 +73,16 @@ def _run_of(event: Event) -> ChunkRun | None:
     if event.type != CHUNK_EVENT or not (event.source_event_seqs is event.surface_op is None):
         return None
     delta = split_delta(event.data)
-    if delta is None or not is_seq_int(event.seq) or not _is_time(event.time):
+    if delta is None or not is_seq_int(event.seq) or not is_safe_int(event.time):
         return None
     return trusted_run(delta[0], event.seq, event.time, (delta[1],), (0,))
-
-
-def _is_time(value: object) -> bool:
-    return type(value) is int and -MAX_SAFE_INT <= value <= MAX_SAFE_INT
 
 
 def _follows(run: ChunkRun, before: ChunkRun) -> bool:
     return (
         run.seq0 == before.stop
         and is_same_run(run.key, before.key)
-        and -MAX_SAFE_INT <= run.time0 - before.last_time <= MAX_SAFE_INT
+        and is_safe_int(run.time0 - before.last_time)
     )
 
 
@@ -106,15 +102,15 @@ def _join(pieces: list[ChunkRun]) -> ChunkRun:
 
 def _row(run: ChunkRun) -> dict[str, Any]:
     data: dict[str, Any] = {
-        "turn": run.turn,
-        "step": run.step,
+        "turn": run.key.turn,
+        "step": run.key.step,
         "index": run.index,
         "dt": list(run.gaps[1:]),
     }
     if run.kind == "tool-call-delta":
-        data["id"] = run.call_id
-        if run.name is not None:
-            data["name"] = run.name
+        data["id"] = run.key.call_id
+        if run.key.name is not None:
+            data["name"] = run.key.name
         data["args"] = list(run.texts)
     else:
         data["texts"] = list(run.texts)

@@ -6,7 +6,6 @@ one is asked for. Owns that form and the question which chunks have it; knows no
 storage.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -16,6 +15,7 @@ from session_core.events import Event
 from session_core.json_value import (
     MAX_SAFE_INT,
     FrozenDict,
+    is_kept_float,
     is_safe_int,
     is_seq_int,
     is_well_formed_text,
@@ -35,7 +35,10 @@ _put: Final = cast("Callable[[FrozenDict, str, Any], None]", dict.__setitem__)
 
 
 class DeltaKey(NamedTuple):
-    """What the members of a run have in common."""
+    """What the members of a run have in common.
+
+    `call_id` and `name` are set for tool-call deltas only, `name` if every member carries it.
+    """
 
     kind: DeltaKind
     turn: int
@@ -129,7 +132,6 @@ class ChunkRun:
     """Consecutive delta events of one stream block, packed. Immutable.
 
     Member `k` has seq `seq0 + k`, and the time `time0 + gaps[1] + … + gaps[k]`; `gaps[0]` is 0.
-    `call_id` and `name` are set on runs of tool-call deltas only.
 
     Raises:
         ValueError: At construction, if a member would not be a legal event.
@@ -151,29 +153,9 @@ class ChunkRun:
         return self.key.kind
 
     @property
-    def turn(self) -> int:
-        """The turn that the members name."""
-        return self.key.turn
-
-    @property
-    def step(self) -> int:
-        """The step that the members name."""
-        return self.key.step
-
-    @property
     def index(self) -> int:
         """The index of the stream block."""
         return self.key.block_index
-
-    @property
-    def call_id(self) -> str | None:
-        """The id of the tool call, on tool-call deltas."""
-        return self.key.call_id
-
-    @property
-    def name(self) -> str | None:
-        """The tool's name, if every member carries it."""
-        return self.key.name
 
     @property
     def times(self) -> tuple[int, ...]:
@@ -268,13 +250,7 @@ def _is_sound_key(key: DeltaKey) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    if type(value) is int:
-        return -MAX_SAFE_INT <= value <= MAX_SAFE_INT
-    return (
-        type(value) is float
-        and math.isfinite(value)
-        and not (value == 0 and math.copysign(1, value) < 0)
-    )
+    return is_safe_int(value) or (type(value) is float and is_kept_float(value))
 
 
 def _is_plain_object(value: object) -> bool:

@@ -88,7 +88,7 @@ class Event(NamedTuple):
         return stored
 
 
-_ENVELOPE_KEYS: Final = frozenset(
+ENVELOPE_KEYS: Final = frozenset(
     # `ignorable` is a later upstream mark; it is tolerated and means nothing here
     # (event-has-fixed-envelope).
     {"type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp", "ignorable"}
@@ -135,7 +135,7 @@ def surface_op_from_json(value: Any) -> Any:
 
 
 def _check_envelope(event: FrozenDict) -> None:
-    if extra := event.keys() - _ENVELOPE_KEYS:
+    if extra := event.keys() - ENVELOPE_KEYS:
         raise EnvelopeError(f"unknown key {min(extra)!r}")
     if type(event.get("type")) is not str:
         raise EnvelopeError("'type' must be a string")

@@ -64,7 +64,7 @@ class InvariantTrace:
 
     def check_run(self, run: ChunkRun) -> None:
         """Check that the deltas of `run` may come next: they stand or fall together."""
-        rule = self.step_problem(run.turn, run.step)
+        rule = self.step_problem(run.key.turn, run.key.step)
         if run.seq0 <= self.last_seq:
             rule = f"seq must be above {self.last_seq}"
         if rule:
@@ -94,14 +94,10 @@ def trace_of(events: Events) -> InvariantTrace:
     Raises:
         InvariantViolationError: An event breaks a rule.
     """
-    trace = InvariantTrace()
-    for record in records_of(events):
-        if isinstance(record, Event):
-            trace.check(record)
-            trace.advance(record)
-        else:
-            trace.check_run(record)
-            trace.advance_run(record)
+    trace, violations = lenient_trace_of(events)
+    if violations:
+        first = violations[0]
+        raise InvariantViolationError(first.event_type, first.seq, first.rule)
     return trace
 
 
@@ -150,11 +146,9 @@ def _check_turn_end(trace: InvariantTrace, data: Any, _event: Event) -> str | No
     return None
 
 
-def _check_step_start(trace: InvariantTrace, data: Any, _event: Event) -> str | None:
-    if trace.turn is None or data["turn"] != trace.turn:
-        return f"turn {data['turn']} is not the open one, {trace.turn}"
-    if trace.step is not None:
-        return f"step {trace.step} is still open"
+def _check_step_start(trace: InvariantTrace, data: Any, event: Event) -> str | None:
+    if rule := _check_turn_end(trace, data, event):
+        return rule
     if data["step"] != trace.next_step:
         return f"step {data['step']} must be {trace.next_step}"
     return None

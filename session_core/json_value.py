@@ -143,6 +143,16 @@ def clean_text(text: str) -> str:
     return text if is_well_formed_text(text) else _SURROGATE.sub("\ufffd", text)
 
 
+def clean_json(value: Any) -> Any:
+    """Return a JSON value with each of its strings clean, see `clean_text`."""
+    if isinstance(value, str):
+        # A subclass of str comes out as a str, which is what a log takes.
+        return clean_text(str(value))
+    if isinstance(value, dict):
+        return {clean_json(key): clean_json(member) for key, member in value.items()}
+    return [clean_json(item) for item in value] if isinstance(value, list) else value
+
+
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -154,6 +164,11 @@ def is_safe_int(value: object) -> bool:
 def is_seq_int(value: object) -> bool:
     """Return whether `value` is a safe int and not negative."""
     return type(value) is int and 0 <= value <= MAX_SAFE_INT
+
+
+def is_kept_float(value: float) -> bool:
+    """Return whether every JSON reader keeps `value`: it is finite, and not -0.0."""
+    return math.isfinite(value) and not (value == 0 and math.copysign(1, value) < 0)
 
 
 def is_json_value(value: object) -> bool:
@@ -301,7 +316,7 @@ def _check_leaf(value: Any, what: str) -> None:
         if not -MAX_SAFE_INT <= value <= MAX_SAFE_INT:
             raise NotJsonError(what, f"{value} is beyond the safe integers")
     elif kind is float:
-        if not math.isfinite(value) or (value == 0 and math.copysign(1, value) < 0):
+        if not is_kept_float(value):
             raise NotJsonError(what, f"{value!r} is not a JSON number that survives")
     elif kind is not bool and value is not None:
         raise NotJsonError(what, f"{kind.__module__}.{kind.__qualname__} is no JSON type")

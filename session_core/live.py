@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
@@ -81,23 +81,12 @@ class LiveSession:
             except Exception:
                 _logger.exception("a listener failed on the end of session %s", self.session.id)
 
-    async def get_ready(self) -> None:
-        """Have all who follow get ready for a write; as `flush`.
+    async def settle(self, method: Literal["on_write", "on_flush"]) -> None:
+        """Run a method of all who follow and wait for all.
 
         Raises:
             Exception: The first failure in their order.
         """
-        await self._settle("on_write")
-
-    async def flush(self) -> None:
-        """Run the flush of all who follow, wait for all, raise the first failure in their order.
-
-        Raises:
-            Exception: That failure.
-        """
-        await self._settle("on_flush")
-
-    async def _settle(self, method: str) -> None:
         await _settle_all(
             [
                 partial(getattr(listener, method), self.session)

@@ -65,12 +65,9 @@ class Publication:
     def notify(
         self, observers: tuple[Observer, ...], event: Event, *, in_order: bool = False
     ) -> None:
-        """Tell `observers` of the committed event, each contained.
+        """Tell the observers that `validate` returned of the committed event, each contained.
 
-        Args:
-            observers: From `validate`.
-            event: The event.
-            in_order: Whether it only continues what the trace has followed already.
+        `in_order` says that it only continues what the trace has followed already.
         """
         if self.trace is not None and not in_order:
             self.trace.advance(event)

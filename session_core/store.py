@@ -253,7 +253,7 @@ class SessionStore:
             SessionNotLiveError: It is not the live one of its id.
             Exception: The first failure in the order of the listeners.
         """
-        await self._entry(session).flush()
+        await self._entry(session).settle("on_flush")
 
     async def append_out_of_band(
         self, session: Session, type: str, data: Mapping[str, Any], trigger: Mapping[str, Any]
@@ -276,7 +276,7 @@ class SessionStore:
         try:
             with live.publication.defer_detach():
                 if not is_turn_open(session.events):
-                    await live.get_ready()
+                    await live.settle("on_write")
                 return await append_enclosed(
                     session, type, data, trigger, partial(self.flush, session)
                 )

@@ -95,22 +95,6 @@ class SurfaceTracker:
         Raises:
             SurfaceError: It may not. Nothing has changed, in either case.
         """
-        return self._placement(event, log)
-
-    def commit(self, event: Event, placement: Placement | None) -> Replacement | None:
-        """Let the checked `event` take its place; return what it replaced."""
-        if event.type not in SURFACE_TYPES:
-            return None
-        self._snapshot = None
-        if placement is None:
-            self._nodes.append(event.seq)
-            return None
-        shadowed = tuple(self._nodes[placement.first : placement.last + 1])
-        self._nodes[placement.first : placement.last + 1] = [event.seq]
-        self._generation += 1
-        return Replacement(event.seq, shadowed[0], shadowed[-1], shadowed)
-
-    def _placement(self, event: Event, log: EventLog | EventView) -> Placement | None:
         op, sources = event.surface_op, event.source_event_seqs
         if event.type not in SURFACE_TYPES:
             if op is not None:
@@ -124,6 +108,19 @@ class SurfaceTracker:
         if not isinstance(op, Replace):
             return None
         return self._replaced_range(event, op, log)
+
+    def commit(self, event: Event, placement: Placement | None) -> Replacement | None:
+        """Let the checked `event` take its place; return what it replaced."""
+        if event.type not in SURFACE_TYPES:
+            return None
+        self._snapshot = None
+        if placement is None:
+            self._nodes.append(event.seq)
+            return None
+        shadowed = tuple(self._nodes[placement.first : placement.last + 1])
+        self._nodes[placement.first : placement.last + 1] = [event.seq]
+        self._generation += 1
+        return Replacement(event.seq, shadowed[0], shadowed[-1], shadowed)
 
     def _replaced_range(self, event: Event, op: Replace, log: EventLog | EventView) -> Placement:
         first, last = self._position(event.type, op.start), self._position(event.type, op.end)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from acp_server.agents.elicitation import UrlVisit
 from acp_server.agents.terminals import Terminal
-from acp_server.turns.content import clean_json, clean_text
+from acp_server.turns.content import clean_text
+from session_core import clean_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,11 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClientCalls:
-    """The part of `Turn` that talks to the client.
-
-    Args:
-        run: The running turn.
-    """
+    """The part of `Turn` that talks to the client."""
 
     def __init__(self, run: TurnRun) -> None:
         self._run = run

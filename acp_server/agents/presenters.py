@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from acp_server.turns.content import text_of
 from session_core import check_view
 
 _log = logging.getLogger(__name__)
@@ -35,11 +36,6 @@ class ResultParts:
     content: Sequence[Mapping[str, Any]]
     meta: Any = None
 
-    @property
-    def text(self) -> str:
-        """The text of the content, joined."""
-        return "".join(block["text"] for block in self.content if block["type"] == "text")
-
 
 @dataclass(frozen=True, slots=True)
 class Presenter:
@@ -55,11 +51,7 @@ class Presenter:
 
 
 class Presenters:
-    """Presenters by tool name.
-
-    Args:
-        by_name: The registry; later registrations are a new object.
-    """
+    """Presenters by tool name. Immutable: a registration makes a new object."""
 
     def __init__(self, by_name: Mapping[str, Presenter]) -> None:
         self._by_name = dict(by_name)
@@ -114,26 +106,18 @@ def _read(arguments: Arguments) -> View:
 
 
 def _write(arguments: Arguments) -> View:
-    path = _path(arguments)
-    diff = {"path": path, "oldText": None, "newText": arguments["content"]}
-    return {
-        "type": "diff-call",
-        "title": f"Write {path}",
-        "diffs": [diff],
-        "locations": [{"path": path}],
-    }
+    return _change("Write", _path(arguments), None, arguments["content"])
 
 
 def _edit(arguments: Arguments) -> View:
-    path = _path(arguments)
     old, new = arguments["old_string"], arguments["new_string"]
+    return _change("Edit", _path(arguments), old, new)
+
+
+def _change(verb: str, path: str, old: str | None, new: str) -> View:
     diff = {"path": path, "oldText": old, "newText": new}
-    return {
-        "type": "diff-call",
-        "title": f"Edit {path}",
-        "diffs": [diff],
-        "locations": [{"path": path}],
-    }
+    place = {"path": path}
+    return {"type": "diff-call", "title": f"{verb} {path}", "diffs": [diff], "locations": [place]}
 
 
 def _shell(arguments: Arguments) -> View:
@@ -145,16 +129,12 @@ def _shell(arguments: Arguments) -> View:
 
 
 def _shell_result(parts: ResultParts) -> View:
-    return {"type": "terminal-result", "output": parts.text}
+    return {"type": "terminal-result", "output": text_of(parts.content)}
 
 
 def _todo(arguments: Arguments) -> View:
-    return {
-        "type": "generic-call",
-        "title": "Update todo list",
-        "kind": "other",
-        "rawInput": dict(arguments),
-    }
+    title, shown = "Update todo list", dict(arguments)
+    return {"type": "generic-call", "title": title, "kind": "other", "rawInput": shown}
 
 
 REFERENCE_PRESENTERS: Final = Presenters(

@@ -79,13 +79,7 @@ class ToolCall:
     ) -> ToolCall:
         """Return the call that a model has put into its message, which is in the log.
 
-        Args:
-            run: The turn.
-            call: The call as the log has it; its card is shown even if it is never entered.
-            card: Its card.
-            ask: See `Turn.tool`.
-            grant: See `Turn.tool`.
-            path: See `Turn.tool`.
+        Its card is shown even if it is never entered. For the rest see `Turn.tool`.
         """
         made = cls(
             run, call.call_id, call.name, call.arguments, card, ask=ask, grant=grant, path=path

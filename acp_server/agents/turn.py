@@ -13,9 +13,9 @@ from acp_server.agents.files import TurnFiles
 from acp_server.agents.tool_call import ToolCall
 from acp_server.turns.arguments import arguments_text, parse_arguments
 from acp_server.turns.bounds import MAX_TITLE_BYTES, bounded_text, bounded_texts
-from acp_server.turns.content import clean_json, clean_text, text_of
+from acp_server.turns.content import clean_text, text_of
 from acp_server.turns.errors import PermissionDenied
-from session_core import APPEND, CORE_VOCABULARY, CallId
+from session_core import APPEND, CORE_VOCABULARY, CallId, clean_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

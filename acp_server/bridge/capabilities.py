@@ -24,9 +24,6 @@ DISTRIBUTION = "acp-session-server"
 class Handshake:
     """Answers `initialize`, any number of times, and remembers what the client can do.
 
-    Args:
-        agent: The agent whose prompts this server takes.
-
     Attributes:
         client: The capabilities of the last `initialize`; sessions take them when they are opened.
     """

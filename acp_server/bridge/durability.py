@@ -19,13 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class SessionDurability:
-    """See `DurabilityPort`.
-
-    Args:
-        persistence: Keeps the session.
-        session: The live session.
-        caught_up: Returns when the client has been sent all that was read on.
-    """
+    """See `DurabilityPort`; `caught_up` returns when the client has been sent all that was read."""
 
     def __init__(
         self,

@@ -24,11 +24,7 @@ _VARIANTS = {"text": "agent_message_chunk", "reasoning": "agent_thought_chunk"}
 
 
 class FrameBuilder:
-    """Builds the update frames of one session.
-
-    Args:
-        session_id: The session that the frames are about.
-    """
+    """Builds the update frames of one session."""
 
     def __init__(self, session_id: str) -> None:
         head = {"jsonrpc": "2.0", "method": "session/update"}

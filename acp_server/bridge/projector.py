@@ -33,13 +33,7 @@ _DELTAS = {"text-delta": "text", "reasoning-delta": "reasoning"}
 
 
 class LiveProjector:
-    """Observes one session and emits what its client sees. Awaits nothing.
-
-    Args:
-        frames: Builds the session's frames.
-        cards: The session's tool cards.
-        gate: Takes the frames.
-    """
+    """Observes one session and emits what its client sees. Awaits nothing."""
 
     def __init__(self, frames: FrameBuilder, cards: ToolCards, gate: UpdateGate) -> None:
         self._frames = frames

@@ -33,13 +33,7 @@ def mode_state(agent: Agent, settings: SessionSettings) -> dict[str, Any] | None
 def config_options(
     agent: Agent, settings: SessionSettings, *, booleans: bool
 ) -> list[dict[str, Any]]:
-    """Return the complete state of the config options.
-
-    Args:
-        agent: Declares them.
-        settings: Knows their values.
-        booleans: Whether the client takes boolean options; it must not be sent any otherwise.
-    """
+    """Return all config options with their values; without `booleans` those of no other type."""
     options = []
     if settings.mode is not None:
         choices = [results.choice(preset, *_PRESETS[preset]) for preset in agent.modes]

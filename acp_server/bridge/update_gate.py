@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 class UpdateGate:
-    """Sends frames, or keeps them back in order.
-
-    Args:
-        send: Enqueues one frame on the connection.
-    """
+    """Sends frames, or keeps them back in order."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
         self._send = send

@@ -11,9 +11,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from acp_server.turns.content import MAX_DELTA_CHARS, clean_json, pieces
+from acp_server.turns.content import MAX_DELTA_CHARS, pieces
 from acp_server.turns.errors import ModelError
-from session_core import SessionCoreError, StreamOrderError
+from session_core import SessionCoreError, StreamOrderError, clean_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

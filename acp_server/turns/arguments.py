@@ -10,9 +10,9 @@ import json
 from typing import TYPE_CHECKING, Any, Final, Never
 
 from acp_server.turns.bounds import MAX_SHOWN_DEPTH
-from acp_server.turns.content import clean_json, clean_text
+from acp_server.turns.content import clean_text
 from acp_server.turns.errors import ToolArgumentsError
-from session_core import NotJsonError
+from session_core import NotJsonError, clean_json
 from session_core.json_value import freeze_json
 
 if TYPE_CHECKING:

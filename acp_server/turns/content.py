@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from session_core import clean_json, is_json_value
 from session_core import clean_text as replace_surrogates
-from session_core import is_json_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,15 +36,6 @@ def clean_text(text: str) -> str:
         raise TypeError(f"text must be a str, not {type(text).__name__}")
     # A subclass of str comes out as a str, which is what a log takes.
     return replace_surrogates(str(text))
-
-
-def clean_json(value: Any) -> Any:
-    """Return a JSON value with each of its strings clean, see `clean_text`."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        return {clean_json(key): clean_json(member) for key, member in value.items()}
-    return [clean_json(item) for item in value] if isinstance(value, list) else value
 
 
 def pieces(text: str) -> Iterator[str]:

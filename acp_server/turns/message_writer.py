@@ -22,11 +22,6 @@ _BLOCK_TYPE: dict[TextKind, str] = {"text-delta": "text", "reasoning-delta": "re
 class MessageWriter:
     """The chunks of one message of one step.
 
-    Args:
-        session: Where they go.
-        turn: The turn they name.
-        step: The open step.
-
     Attributes:
         open_kind: What the open block of text is of; None if none is open.
         index: Index of the open block, or of the next one.

@@ -61,8 +61,8 @@ class TerminalOutput:
 class ClientPort(Protocol):
     """What a turn may ask of the client of its session.
 
-    A method whose `can_` property is false is never called. A method that raises `OSError` does so
-    when the client refuses, answers nonsense, or gives no answer in time.
+    A method whose `can_` property is false is never called. Those about files and terminals raise
+    `OSError` when the client refuses, answers nonsense, or gives no answer in time.
     """
 
     @property
@@ -98,18 +98,10 @@ class ClientPort(Protocol):
     async def read_text_file(
         self, path: str, *, line: int | None = None, limit: int | None = None
     ) -> str:
-        """Read a file as the editor shows it; `path` is absolute, `line` counts from 1.
-
-        Raises:
-            OSError: See the class.
-        """
+        """Read a file as the editor shows it; `path` is absolute, `line` counts from 1."""
 
     async def write_text_file(self, path: str, content: str) -> None:
-        """Write a file through the editor; `path` is absolute.
-
-        Raises:
-            OSError: See the class.
-        """
+        """Write a file through the editor; `path` is absolute."""
 
     async def create_terminal(
         self,
@@ -120,39 +112,19 @@ class ClientPort(Protocol):
         cwd: str | None,
         output_byte_limit: int,
     ) -> str:
-        """Start a command and return the id of its terminal at once.
-
-        Raises:
-            OSError: See the class.
-        """
+        """Start a command and return the id of its terminal at once."""
 
     async def terminal_output(self, terminal_id: str) -> TerminalOutput:
-        """Return what the terminal has shown so far.
-
-        Raises:
-            OSError: See the class.
-        """
+        """Return what the terminal has shown so far."""
 
     async def wait_for_terminal_exit(self, terminal_id: str) -> TerminalExit:
-        """Wait until the command has ended, however long it takes.
-
-        Raises:
-            OSError: See the class.
-        """
+        """Wait until the command has ended, however long it takes."""
 
     async def kill_terminal(self, terminal_id: str) -> None:
-        """End the command; the terminal stays.
-
-        Raises:
-            OSError: See the class.
-        """
+        """End the command; the terminal stays."""
 
     async def release_terminal(self, terminal_id: str) -> None:
-        """End the command if it runs, and give the terminal up.
-
-        Raises:
-            OSError: See the class.
-        """
+        """End the command if it runs, and give the terminal up."""
 
     async def elicit_form(self, message: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
         """Ask the user to fill in a form; None when the user declines or nobody can answer."""

@@ -29,18 +29,11 @@ class TurnRun:
     """One running turn.
 
     Every coroutine method raises `TurnClosedError` after the turn's end and anyio's cancellation
-    when the turn is cancelled.
-
-    Args:
-        log: Writes the turn's events.
-        ports: The outside.
-        settings: What is set in the session.
-        recorder: Decides about `request/header` events, one for all turns of a runner.
-        blocks: The prompt.
-        prompt_seq: Seq of its `user/message`.
-        cancel: Cancels the turn.
+    when the turn is cancelled. The recorder of request headers is one for all turns of a runner.
 
     Attributes:
+        blocks: The prompt.
+        prompt_seq: Seq of its `user/message`.
         session: The session; it is written to through `log` alone.
         client: The client of the session.
         ids: Source of identities.
@@ -115,10 +108,7 @@ class TurnRun:
     async def begin_request(self, header: Mapping[str, Any]) -> list[Message]:
         """Open the step of a model request and return its messages: prefix, then history.
 
-        Rule: requests-are-rebuilt-from-log.
-
-        Args:
-            header: Request header (request-header-is-canonical).
+        Rules: requests-are-rebuilt-from-log, request-header-is-canonical.
 
         Raises:
             CheckpointError: What led to the request is not durable, so it must not be sent

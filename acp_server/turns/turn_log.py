@@ -97,11 +97,7 @@ class TurnLog(StepLog):
     ) -> None:
         """Close the step of a failed request, of which nothing counts, and record the next attempt.
 
-        Args:
-            retry: Number of the coming attempt beyond the first, from 1 on.
-            max_retries: How many there may be.
-            delay_ms: How long until it begins.
-            failure: Why the request failed (truncated-calls-are-dropped).
+        Rule: truncated-calls-are-dropped. The number of the attempt is 1 for the first retry.
         """
         self.discard_message()
         step = self.step

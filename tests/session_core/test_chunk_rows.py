@@ -302,13 +302,13 @@ def test_a_run_read_is_the_row_written() -> None:
         (100, 101, 103),
         103,
     )
-    assert (run.kind, run.turn, run.step, run.index) == ("text-delta", 1, 1, 0)
-    assert (run.call_id, run.name) == (None, None)
+    assert (run.kind, run.key.turn, run.key.step, run.index) == ("text-delta", 1, 1, 0)
+    assert (run.key.call_id, run.key.name) == (None, None)
     assert [run.event(k) for k in range(3)] == list(run)
     assert pack_records([run]) == [row()]
     named = decode_storage_run(call_row(name="read"))
     assert isinstance(named, ChunkRun)
-    assert (named.call_id, named.name) == ("c9", "read")
+    assert (named.key.call_id, named.key.name) == ("c9", "read")
 
 
 def test_packed_neighbours_are_joined_into_one_row() -> None:
