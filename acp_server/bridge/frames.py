@@ -6,16 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from acp_server.turns.content import pieces
 from acp_server.wire import updates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-MAX_TEXT_CHARS = 65_536
-"""A chunk's text is at most 256 KiB of UTF-8, and its frame below 1 MiB when escaped.
-
-Rule: long-text-goes-in-pieces.
-"""
 
 TEXT_END = b"}}}}\n"
 """What stands behind the text in a text chunk's frame."""
@@ -51,9 +46,6 @@ class FrameBuilder:
         return prefix + orjson.dumps(text) + TEXT_END
 
     def texts(self, kind: str, message_id: str, text: str) -> list[bytes]:
-        """Return the frames of a text of any length, cut at character borders."""
+        """Return the frames of a text of any length (long-text-goes-in-pieces)."""
         prefix = self.text_prefix(kind, message_id)
-        return [
-            self.text_frame(prefix, text[start : start + MAX_TEXT_CHARS])
-            for start in range(0, len(text), MAX_TEXT_CHARS)
-        ]
+        return [self.text_frame(prefix, piece) for piece in pieces(text)]

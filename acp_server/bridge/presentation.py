@@ -20,6 +20,7 @@ from acp_server.turns.bounds import (
 )
 from acp_server.wire import blocks, content
 from acp_server.wire.errors import WireError
+from acp_server.wire.shapes import without_absent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,12 +56,9 @@ def call_fields(
 
 def unknown_call_fields(name: str, arguments: str) -> Fields:
     """Return the card of a call that no view and no presenter describes."""
-    fields: Fields = {"title": name or "tool", "kind": "other"}
     parsed = arguments_or_none(arguments)
     raw_input = None if parsed is None else shown_json(parsed)
-    if raw_input is not None:
-        fields["rawInput"] = raw_input
-    return fields
+    return without_absent(title=name or "tool", kind="other", rawInput=raw_input)
 
 
 def result_fields(
@@ -108,34 +106,25 @@ def result_fields(
 
 def _generic_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
     locations = _locations(view, cwd)
-    kind = view.get("kind")
-    fields: Fields = {
-        "title": _relative_title(view["title"], locations, cwd),
-        "kind": kind if kind in KINDS else "other",
-    }
-    raw_input = view.get("rawInput")
-    if isinstance(raw_input, dict):
-        fields["rawInput"] = raw_input
-    if locations:
-        fields["locations"] = locations
-    content = _wire_content(view.get("content", ()))
-    if content:
-        fields["content"] = content
-    return fields
+    kind, raw_input = view.get("kind"), view.get("rawInput")
+    return without_absent(
+        title=_relative_title(view["title"], locations, cwd),
+        kind=kind if kind in KINDS else "other",
+        rawInput=raw_input if isinstance(raw_input, dict) else None,
+        locations=locations or None,
+        content=_wire_content(view.get("content", ())) or None,
+    )
 
 
 def _diff_call(view: Mapping[str, Any], cwd: str | None) -> Fields:
     locations = _locations(view, cwd)
     diffs = view["diffs"]
-    fields: Fields = {
-        "title": _relative_title(view["title"], locations or diffs, cwd),
-        "kind": "edit",
-    }
-    if diffs:
-        fields["content"] = _diffs(diffs, cwd)
-    if locations:
-        fields["locations"] = locations
-    return fields
+    return without_absent(
+        title=_relative_title(view["title"], locations or diffs, cwd),
+        kind="edit",
+        content=_diffs(diffs, cwd) or None,
+        locations=locations or None,
+    )
 
 
 def _terminal_call(

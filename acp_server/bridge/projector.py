@@ -46,10 +46,10 @@ class LiveProjector:
             "step/start": self._on_step_start,
             "step/end": self._on_step_end,
             "assistant/message": self._on_message,
-            "tool/card": self._on_card,
+            "tool/card": lambda event: self._emit_change(cards.on_card(event)),
             "approval/asked": cards.on_asked,
             "approval/decided": cards.on_decided,
-            "tool/call": self._on_call,
+            "tool/call": lambda event: self._emit_change(cards.on_call(event)),
             "tool/result": self._on_result,
             "todo/write": lambda event: self._emit(plan_update(event)),
             "session/title": lambda event: self._emit(title_update(event)),
@@ -96,12 +96,6 @@ class LiveProjector:
     def _on_message(self, event: Event) -> None:
         self._cards.on_message(event)
         self._new_message()
-
-    def _on_card(self, event: Event) -> None:
-        self._emit_change(self._cards.on_card(event))
-
-    def _on_call(self, event: Event) -> None:
-        self._emit_change(self._cards.on_call(event))
 
     def _on_result(self, event: Event) -> None:
         change = self._cards.on_result(event)

@@ -10,7 +10,7 @@ from acp_server.wire import results
 
 if TYPE_CHECKING:
     from acp_server.agents.agent import Agent
-    from acp_server.agents.options import Choice, SelectOption
+    from acp_server.agents.options import Choice
     from acp_server.turns.settings import SessionSettings
 
 _PRESETS: Final = {
@@ -33,40 +33,32 @@ def mode_state(agent: Agent, settings: SessionSettings) -> dict[str, Any] | None
 def config_options(
     agent: Agent, settings: SessionSettings, *, booleans: bool
 ) -> list[dict[str, Any]]:
-    """Return all config options with their values; without `booleans` those of no other type."""
+    """Return the complete state of the config options.
+
+    Those that are on or off only with `booleans`: a client that takes none must not be sent any.
+    """
     options = []
     if settings.mode is not None:
         choices = [results.choice(preset, *_PRESETS[preset]) for preset in agent.modes]
         options.append(
-            results.select_option(
+            results.config_option(
                 MODE_OPTION_ID, "Permissions", settings.mode, choices, category="mode"
             )
         )
     for option in agent.options:
-        if not isinstance(option, BooleanOption):
-            options.append(_select_option(option, settings.option(option.id)))
-        elif booleans:
-            options.append(
-                results.boolean_option(
-                    option.id,
-                    option.name,
-                    current_value=settings.option(option.id),
-                    description=option.description,
-                    category=option.category,
-                )
+        if isinstance(option, BooleanOption) and not booleans:
+            continue
+        options.append(
+            results.config_option(
+                option.id,
+                option.name,
+                settings.option(option.id),
+                None if isinstance(option, BooleanOption) else map(_choice, option.choices),
+                description=option.description,
+                category=option.category,
             )
+        )
     return options
-
-
-def _select_option(option: SelectOption, value: str) -> dict[str, Any]:
-    return results.select_option(
-        option.id,
-        option.name,
-        value,
-        [_choice(item) for item in option.choices],
-        description=option.description,
-        category=option.category,
-    )
 
 
 def _choice(item: Choice | str) -> dict[str, Any]:

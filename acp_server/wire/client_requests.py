@@ -59,30 +59,19 @@ def terminal_params(session_id: str, terminal_id: str) -> JsonObject:
 
 
 def elicitation_form_params(
-    session_id: str, message: str, requested_schema: JsonMapping, *, call_id: str | None = None
+    session_id: str, message: str, requested_schema: JsonMapping
 ) -> JsonObject:
     """Build params of `elicitation/create` of mode `form`; the schema is one flat object."""
-    return without_absent(
-        sessionId=session_id,
-        toolCallId=call_id,
-        mode="form",
-        message=message,
-        requestedSchema=requested_schema,
-    )
+    params = {"sessionId": session_id, "mode": "form", "message": message}
+    return {**params, "requestedSchema": requested_schema}
 
 
 def elicitation_url_params(
-    session_id: str, message: str, url: str, elicitation_id: str, *, call_id: str | None = None
+    session_id: str, message: str, url: str, elicitation_id: str
 ) -> JsonObject:
     """Build params of `elicitation/create` of mode `url`."""
-    return without_absent(
-        sessionId=session_id,
-        toolCallId=call_id,
-        mode="url",
-        message=message,
-        elicitationId=elicitation_id,
-        url=url,
-    )
+    params = {"sessionId": session_id, "mode": "url", "message": message}
+    return {**params, "elicitationId": elicitation_id, "url": url}
 
 
 def elicitation_complete_params(elicitation_id: str) -> JsonObject:

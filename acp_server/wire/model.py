@@ -12,7 +12,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
-    StrictBool,
     StrictInt,
     StrictStr,
     ValidationError,
@@ -77,7 +76,6 @@ SKIP_INVALID = WrapValidator(_skip_invalid_items)
 AbsolutePath = Annotated[StrictStr, AfterValidator(_check_absolute)]
 LenientStr = Annotated[StrictStr | None, NONE_ON_ERROR]
 LenientInt = Annotated[StrictInt | None, NONE_ON_ERROR]
-LenientBool = Annotated[StrictBool | None, NONE_ON_ERROR]
 LenientObject = Annotated[dict[str, Any] | None, NONE_ON_ERROR]
 
 # What pydantic's error types say, in the words of JSON.

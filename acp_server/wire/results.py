@@ -14,21 +14,19 @@ def initialize_result(
     agent_info: JsonMapping,
     agent_capabilities: JsonMapping,
     auth_methods: Iterable[JsonMapping] = (),
-    meta: JsonMapping | None = None,
 ) -> JsonObject:
     """Build the result of `initialize`."""
-    return without_absent(
-        protocolVersion=PROTOCOL_VERSION,
-        agentInfo=agent_info,
-        agentCapabilities=agent_capabilities,
-        authMethods=list(auth_methods),
-        _meta=meta,
-    )
+    return {
+        "protocolVersion": PROTOCOL_VERSION,
+        "agentInfo": agent_info,
+        "agentCapabilities": agent_capabilities,
+        "authMethods": list(auth_methods),
+    }
 
 
-def implementation(name: str, version: str, title: str | None = None) -> JsonObject:
+def implementation(name: str, version: str) -> JsonObject:
     """Build `agentInfo`."""
-    return without_absent(name=name, title=title, version=version)
+    return {"name": name, "version": version}
 
 
 def agent_capabilities(
@@ -38,10 +36,7 @@ def agent_capabilities(
     image: bool = False,
     audio: bool = False,
     embedded_context: bool = False,
-    mcp_http: bool = False,
-    mcp_sse: bool = False,
     logout: bool = False,
-    meta: JsonMapping | None = None,
 ) -> JsonObject:
     """Build `agentCapabilities`.
 
@@ -50,15 +45,10 @@ def agent_capabilities(
     """
     return without_absent(
         loadSession=load_session,
-        promptCapabilities={
-            "image": image,
-            "audio": audio,
-            "embeddedContext": embedded_context,
-        },
-        mcpCapabilities={"http": mcp_http, "sse": mcp_sse},
+        promptCapabilities={"image": image, "audio": audio, "embeddedContext": embedded_context},
+        mcpCapabilities={"http": False, "sse": False},
         sessionCapabilities={name: {} for name in session},
         auth={"logout": {}} if logout else None,
-        _meta=meta,
     )
 
 
@@ -91,43 +81,24 @@ def mode(mode_id: str, name: str, description: str | None = None) -> JsonObject:
     return without_absent(id=mode_id, name=name, description=description)
 
 
-def select_option(
+def config_option(
     option_id: str,
     name: str,
-    current_value: str,
-    choices: Iterable[JsonMapping],
+    current_value: str | bool,
+    choices: Iterable[JsonMapping] | None = None,
     *,
     description: str | None = None,
     category: str | None = None,
 ) -> JsonObject:
-    """Build a config option with a list of choices."""
+    """Build a config option; without choices it is on or off, for clients that take such."""
     return without_absent(
         id=option_id,
         name=name,
         description=description,
         category=category,
-        type="select",
+        type="boolean" if choices is None else "select",
         currentValue=current_value,
-        options=list(choices),
-    )
-
-
-def boolean_option(
-    option_id: str,
-    name: str,
-    *,
-    current_value: bool,
-    description: str | None = None,
-    category: str | None = None,
-) -> JsonObject:
-    """Build an on/off config option; only for clients with the boolean capability."""
-    return without_absent(
-        id=option_id,
-        name=name,
-        description=description,
-        category=category,
-        type="boolean",
-        currentValue=current_value,
+        options=None if choices is None else list(choices),
     )
 
 
@@ -136,11 +107,9 @@ def choice(value: str, name: str, description: str | None = None) -> JsonObject:
     return without_absent(value=value, name=name, description=description)
 
 
-def config_options_result(
-    options: Iterable[JsonMapping], *, meta: JsonMapping | None = None
-) -> JsonObject:
+def config_options_result(options: Iterable[JsonMapping]) -> JsonObject:
     """Build the result of `session/set_config_option`: always the complete list."""
-    return without_absent(configOptions=list(options), _meta=meta)
+    return {"configOptions": list(options)}
 
 
 def session_info(
@@ -149,12 +118,9 @@ def session_info(
     *,
     title: str | None = None,
     updated_at: str | None = None,
-    meta: JsonMapping | None = None,
 ) -> JsonObject:
     """Build one row of `session/list`; `updated_at` is ISO 8601."""
-    return without_absent(
-        sessionId=session_id, cwd=cwd, title=title, updatedAt=updated_at, _meta=meta
-    )
+    return without_absent(sessionId=session_id, cwd=cwd, title=title, updatedAt=updated_at)
 
 
 def list_sessions_result(
@@ -164,6 +130,6 @@ def list_sessions_result(
     return without_absent(sessions=list(sessions), nextCursor=next_cursor)
 
 
-def prompt_result(stop_reason: StopReason, *, meta: JsonMapping | None = None) -> JsonObject:
+def prompt_result(stop_reason: StopReason) -> JsonObject:
     """Build the result of `session/prompt`."""
-    return without_absent(stopReason=stop_reason, _meta=meta)
+    return {"stopReason": stop_reason}

@@ -88,9 +88,9 @@ def session_info_update(*, title: str | None = None, updated_at: str | None = No
     return without_absent(sessionUpdate="session_info_update", title=title, updatedAt=updated_at)
 
 
-def usage_update(used: int, size: int, *, cost: JsonMapping | None = None) -> JsonObject:
+def usage_update(used: int, size: int) -> JsonObject:
     """Build the state of the context window, in tokens."""
-    return without_absent(sessionUpdate="usage_update", used=used, size=size, cost=cost)
+    return {"sessionUpdate": "usage_update", "used": used, "size": size}
 
 
 def notice(severity: NoticeSeverity, title: str, description: str | None = None) -> JsonObject:

@@ -1,7 +1,6 @@
 import pytest
 from pydantic import BaseModel
 
-from acp_server.wire import WireError
 from acp_server.wire.client_results import (
     CancelledOutcome,
     CreateTerminalResult,
@@ -14,6 +13,7 @@ from acp_server.wire.client_results import (
     TerminalOutputResult,
     WaitForExitResult,
 )
+from acp_server.wire.errors import WireError
 from acp_server.wire.model import parse
 
 

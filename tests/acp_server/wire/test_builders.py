@@ -12,10 +12,10 @@ from acp_server.wire.shapes import JsonObject
 TEXT = blocks.text_block("hi")
 SPOT = blocks.location("/w/a", 3)
 CHOICE = results.choice("v", "V", "what it does")
-SELECT = results.select_option(
+SELECT = results.config_option(
     "o", "Option", "v", [CHOICE, results.choice("w", "W")], description="d", category="mode"
 )
-SWITCH = results.boolean_option("b", "Switch", current_value=False)
+SWITCH = results.config_option("b", "Switch", current_value=False)
 MODES = results.mode_state("m", [results.mode("m", "M", "d"), results.mode("n", "N")])
 
 UPDATES: list[JsonObject] = [
@@ -55,7 +55,6 @@ UPDATES: list[JsonObject] = [
     updates.session_info_update(title="T", updated_at="2025-01-01T00:00:00.000Z"),
     updates.session_info_update(title="T"),
     updates.usage_update(5, 100),
-    updates.usage_update(5, 100, cost={"amount": 0.5, "currency": "USD"}),
     updates.notice("warning", "title", "description"),
     updates.notice("info", "title"),
 ]
@@ -64,15 +63,12 @@ RESULTS: list[tuple[str, JsonObject]] = [
     (
         "initialize",
         results.initialize_result(
-            agent_info=results.implementation("a", "1", "A"),
+            agent_info=results.implementation("a", "1"),
             agent_capabilities=results.agent_capabilities(
                 session=["list", "delete", "resume", "close", "additionalDirectories"],
                 image=True,
                 embedded_context=True,
-                mcp_http=True,
-                mcp_sse=True,
                 logout=True,
-                meta={"x": {}},
             ),
             auth_methods=[
                 results.auth_method("m", "M", "d"),
@@ -105,16 +101,14 @@ RESULTS: list[tuple[str, JsonObject]] = [
         results.list_sessions_result(
             [
                 results.session_info("s", "/w"),
-                results.session_info(
-                    "s", "/w", title="T", updated_at="2025-01-01T00:00:00Z", meta={"n": 1}
-                ),
+                results.session_info("s", "/w", title="T", updated_at="2025-01-01T00:00:00Z"),
             ],
             "cursor",
         ),
     ),
     ("session/set_config_option", results.config_options_result([SELECT])),
     ("session/prompt", results.prompt_result("end_turn")),
-    ("session/prompt", results.prompt_result("max_turn_requests", meta={"x": 1})),
+    ("session/prompt", results.prompt_result("max_turn_requests")),
     ("session/delete", {}),
     ("session/close", {}),
     ("session/set_mode", {}),
@@ -154,7 +148,6 @@ ASKS: list[tuple[str, JsonObject]] = [
             "s",
             "Which?",
             {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
-            call_id="c",
         ),
     ),
     (

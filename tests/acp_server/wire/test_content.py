@@ -1,6 +1,6 @@
 import pytest
 
-from acp_server.wire import WireError
+from acp_server.wire.errors import WireError
 from acp_server.wire.model import parse
 from acp_server.wire.requests import PromptParams
 from acp_server.wire.shapes import JsonObject

@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from acp_server.wire import ClientCapabilities, WireError, read_initialize
+from acp_server.wire.errors import WireError
+from acp_server.wire.handshake import ClientCapabilities, read_initialize
 
 
 @pytest.mark.rule("version-is-answered-one")

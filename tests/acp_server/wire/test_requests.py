@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from acp_server.wire import WireError
+from acp_server.wire.errors import WireError
 from acp_server.wire.model import parse
 from acp_server.wire.requests import (
     AuthenticateParams,
