@@ -2,26 +2,6 @@
 
 Every error is a `PersistenceError`, carries what it is about as typed attributes and reads as one
 sentence. Nothing here knows a wire code; the server translates.
-
-    PersistenceError
-    ├── SessionNotFoundError     no stored session has this id
-    ├── InvalidSessionIdError    no store can hold a session of this id
-    ├── SessionCollisionError    the id belongs to another session
-    ├── SessionLiveError         the session is open here, and the operation needs it closed
-    ├── SessionLockedError       another process holds the session for writing
-    ├── SessionChangedError      the log is not as this process left it
-    │   └── SessionOvertakenError    another process went on, and something here is not stored
-    ├── SequenceError            a batch does not continue the stored log
-    ├── CorruptLogError          committed bytes are damaged
-    │   └── RefusedLogError      an event of the log is refused for what it says
-    ├── UnsupportedVersionError  the log is of a format this build does not know
-    ├── ForeignStoreError        the place is not a store of ours
-    ├── UnknownStoreError        the store specification names no backend
-    ├── InvalidCursorError       the list cursor is not one of ours
-    ├── TransferError            a session was not copied
-    ├── StoreReadError           the operating system refused to read
-    ├── StoreWriteError          the operating system refused to write
-    └── StoreShutdownError       closing the store lost something; holds every error
 """
 
 from __future__ import annotations

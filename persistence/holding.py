@@ -10,6 +10,7 @@ given back when the session has been idle for a moment: an idle session keeps no
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
@@ -42,18 +43,13 @@ _logger = logging.getLogger(__name__)
 IDLE_S = 2.0
 
 
+@dataclass(frozen=True, slots=True)
 class WriteHolding:
     """Takes the right to write, and gives it back."""
 
-    def __init__(
-        self,
-        backend: StorageBackend,
-        tasks: TaskGroup,
-        sleep_until: Callable[[float], Awaitable[object]],
-    ) -> None:
-        self._backend = backend
-        self._tasks = tasks
-        self._sleep_until = sleep_until
+    _backend: StorageBackend
+    _tasks: TaskGroup
+    _sleep_until: Callable[[float], Awaitable[object]]
 
     async def take_if_free(self, slot: SessionSlot) -> SessionLockedError | None:
         """Take the right for a session that is about to be read; return who else has it.

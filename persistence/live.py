@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from persistence.checkpoints import starts_write_behind
 from persistence.errors import (
     PersistenceError,
     SessionChangedError,
@@ -26,12 +25,10 @@ from persistence.errors import (
 from persistence.ownership import acquire_if_resumed, become_owner
 from persistence.slots import LiveSession
 from persistence.storing import store_batch
-from persistence.write_behind import WriteBehind
+from persistence.write_behind import WriteBehind, starts_write_behind
 from session_core import SessionExistsError, StoreListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from anyio.abc import TaskGroup
 
     from persistence.holding import WriteHolding
@@ -163,30 +160,11 @@ class LiveSessions(StoreListener):
         live = self._live.get(session.id)
         return live is not None and live.session is session and live.lost is not None
 
-    def attend(
-        self, session: Session, is_busy: Callable[[], bool], read_on: Callable[[int], None]
-    ) -> None:
-        """See `SessionRepository.attend`."""
-        live = self.require(session)
-        live.is_busy, live.read_on = is_busy, read_on
-
     def flush_soon(self, session: Session) -> None:
         """See `SessionRepository.flush_soon`."""
         live = self.require(session)
         if live.pending:
             self._write_behind.flush_soon(live)
-
-    def on_durable(self, session: Session, fn: Callable[[int], None]) -> Callable[[], None]:
-        """See `SessionRepository.on_durable`."""
-        live = self.require(session)
-        # Bound anew, so that the same function added twice is removed one at a time.
-        entry: Callable[[int], None] = lambda seq: fn(seq)  # noqa: E731, PLW0108
-        live.listeners = (*live.listeners, entry)
-
-        def stop() -> None:
-            live.listeners = tuple(other for other in live.listeners if other is not entry)
-
-        return stop
 
     async def release(self, session: Session, *, discard: bool = False) -> None:
         """See `SessionRepository.release`."""

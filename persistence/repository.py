@@ -36,7 +36,6 @@ from session_core import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
 
     from anyio.abc import TaskGroup
 
@@ -93,12 +92,7 @@ class SessionRepository:
         self._unsubscribe = self._store.subscribe(self._opened)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         if self._unsubscribe is not None:
             self._unsubscribe()
         errors = await self._shut_down()
@@ -298,7 +292,8 @@ class SessionRepository:
             read_on: Called at once when the session has read on what another process wrote, with
                 how many events it had before.
         """
-        self._sessions.attend(session, is_busy, read_on)
+        live = self._sessions.require(session)
+        live.is_busy, live.read_on = is_busy, read_on
 
     def is_lost(self, session: Session) -> bool:
         """Tell whether a session cannot be stored any more: its log is somebody else's.
@@ -313,7 +308,15 @@ class SessionRepository:
 
     def on_durable(self, session: Session, fn: Callable[[int], None]) -> Callable[[], None]:
         """Call `fn` with the durable seq after each successful write; return how to stop it."""
-        return self._sessions.on_durable(session, fn)
+        live = self._sessions.require(session)
+        # Bound anew, so that the same function added twice is removed one at a time.
+        entry: Callable[[int], None] = lambda seq: fn(seq)  # noqa: E731, PLW0108
+        live.listeners = (*live.listeners, entry)
+
+        def stop() -> None:
+            live.listeners = tuple(other for other in live.listeners if other is not entry)
+
+        return stop
 
     def flush_soon(self, session: Session) -> None:
         """Start writing what is pending, without waiting for it."""

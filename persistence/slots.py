@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from session_core import EventLog, Record, Session, SessionHeader
 
 
+@dataclass(eq=False, slots=True)
 class SessionSlot:
     """One session id in this process.
 
@@ -37,33 +39,18 @@ class SessionSlot:
         fold: The summary of what is stored, once somebody has asked for it.
     """
 
-    __slots__ = (
-        "cursor",
-        "fold",
-        "header",
-        "loaded",
-        "loading",
-        "owner",
-        "position",
-        "queue",
-        "session_id",
-        "users",
-        "writer",
-    )
-
-    def __init__(self, session_id: str) -> None:
-        self.session_id = session_id
-        # No checkpoint on a free lock: it would cost every flush a turn of the event loop.
-        self.queue = anyio.Lock(fast_acquire=True)
-        self.users = 0
-        self.header: SessionHeader | None = None
-        self.cursor = 0
-        self.writer: Writer | None = None
-        self.position: object | None = None
-        self.loaded: EventLog | None = None
-        self.owner: LiveSession | None = None
-        self.loading = False
-        self.fold: SummaryFold | None = None
+    session_id: str
+    # No checkpoint on a free lock: it would cost every flush a turn of the event loop.
+    queue: anyio.Lock = field(default_factory=partial(anyio.Lock, fast_acquire=True))
+    users: int = 0
+    header: SessionHeader | None = None
+    cursor: int = 0
+    writer: Writer | None = None
+    position: object | None = None
+    loaded: EventLog | None = None
+    owner: LiveSession | None = None
+    loading: bool = False
+    fold: SummaryFold | None = None
 
     @property
     def is_idle(self) -> bool:

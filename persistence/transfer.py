@@ -28,7 +28,7 @@ from persistence.log_file import LogFileScan
 from persistence.records import encode_records
 from persistence.storing import read_stored
 from persistence.summary import summarize
-from session_core import compute_closers, lenient_trace_of
+from session_core import compute_closers, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,9 +205,9 @@ def _pieces(log: EventLog) -> Iterator[bytes]:
 
 
 def _examine(stored: StoredLog) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
-    _, violations = lenient_trace_of(stored.log)
     problems = tuple(
-        Problem("order", found.seq, f"{found.event_type}: {found.rule}") for found in violations
+        Problem("order", found.seq, f"{found.event_type}: {found.rule}")
+        for found in state_of(stored.log).violations
     )
     notes = list(stored.problems)
     if stored.torn is not None:

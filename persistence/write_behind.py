@@ -4,12 +4,14 @@ Rule: important-events-start-flush.
 
 The window opens with the first pending event and later events do not extend it. A failure is
 logged once, keeps everything, and ends the attempts until the next event. Nothing depends on the
-window for being correct; it bounds what a SIGKILL can take.
+window for being correct; it bounds what a SIGKILL can take. The checkpoints, where a turn waits
+until its events are durable, are the turn's.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
@@ -25,16 +27,28 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+# What a person has seen as settled, or what records an intent to act: a kill between two
+# checkpoints must not take it. Text and progress may be lost up to the window.
+_AT_ONCE = frozenset({"assistant/message", "todo/write"})
+_AT_ONCE_FAMILIES = ("tool/", "approval/")
 
+
+def starts_write_behind(event_type: str) -> bool:
+    """Tell whether an event of this type starts the write-behind without waiting for the window.
+
+    If a checkpoint follows before the next await it takes the event along, and the write-behind
+    finds nothing left to do.
+    """
+    return event_type in _AT_ONCE or event_type.startswith(_AT_ONCE_FAMILIES)
+
+
+@dataclass(frozen=True, slots=True)
 class WriteBehind:
     """Starts background drains of live sessions in the repository's task group."""
 
-    def __init__(
-        self, tasks: TaskGroup, window_s: float, drain: Callable[[LiveSession], Awaitable[None]]
-    ) -> None:
-        self._tasks = tasks
-        self._window_s = window_s
-        self._drain = drain
+    _tasks: TaskGroup
+    _window_s: float
+    _drain: Callable[[LiveSession], Awaitable[None]]
 
     def schedule_flush(self, live: LiveSession) -> None:
         """Something is pending: open a window, unless one is open."""

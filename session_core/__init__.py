@@ -57,7 +57,7 @@ from session_core.folds import (
     open_turn,
 )
 from session_core.header import SESSION_FORMAT_VERSION, SessionHeader
-from session_core.invariants import InvariantTrace, Violation, lenient_trace_of, trace_of
+from session_core.invariants import InvariantTrace, Violation, trace_of
 from session_core.json_value import (
     INVALID,
     MAX_SAFE_INT,
@@ -181,7 +181,6 @@ __all__ = [
     # Invariants
     "InvariantTrace",
     "Violation",
-    "lenient_trace_of",
     "trace_of",
     # Repair
     "NOT_STARTED_TEXT",

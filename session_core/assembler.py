@@ -4,6 +4,7 @@ Rules: stream-chunks-have-fixed-shapes, truncated-calls-are-dropped.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from session_core.chunks import CHUNK_EVENT, ChunkRun
@@ -11,17 +12,15 @@ from session_core.errors import StreamOrderError
 from session_core.log import Record
 
 
+@dataclass(slots=True)
 class _Block:
     """One block in the making: what its deltas gave, and the authoritative block once it came."""
 
-    __slots__ = ("call_id", "final", "kind", "name", "texts")
-
-    def __init__(self) -> None:
-        self.kind: str | None = None
-        self.texts: list[str] = []
-        self.call_id: str | None = None
-        self.name: str | None = None
-        self.final: Mapping[str, Any] | None = None
+    kind: str | None = None
+    texts: list[str] = field(default_factory=list)
+    call_id: str | None = None
+    name: str | None = None
+    final: Mapping[str, Any] | None = None
 
     def assembled(self, index: int) -> Mapping[str, Any] | None:
         """Return the block, or `None` if nothing of it came."""

@@ -1,30 +1,4 @@
-"""Every error the session core raises, as one small tree.
-
-SessionCoreError
-├── NotJsonError              a value is not lossless JSON
-├── PayloadError              a known event type with a payload of the wrong shape
-├── LegacyVocabularyError     an event form that was removed from the format
-├── SurfaceError              surface placement or provenance is wrong
-├── ReentrantAppendError      an observer appended to the session that is just being published
-├── InvariantViolationError   turn, step or tool-call order is broken
-├── EnvelopeError             a stored event has not the fields an event has
-├── SeedError                 a seed or stored log is refused; its cause says why
-│   └── LoadedFieldError      a stored event lacks a field that reading it needs
-├── SessionHeaderError               a session header is wrong
-├── MalformedRowError         a packed chunk row is damaged
-├── StreamOrderError          a chunk after `finish`, or a second `usage`
-├── VocabularyError           a registration that the vocabulary cannot take
-├── CardError                 a card view of the wrong shape
-├── StoreError
-│   ├── SessionExistsError    the id is taken, or the object is already in a store
-│   ├── SessionNotLiveError   the session is not the live one of its id
-│   ├── AnnounceError         a session was announced twice
-│   ├── OutOfBandError        an out-of-band append that may not start
-│   └── ForkError             a fork that may not be made; `code` says why
-└── CompactionError           a range or result that may not be compacted
-    ├── PartedCallError       the range would part a tool call from its result
-    └── TurnRunningError      a turn is open
-"""
+"""Every error the session core raises, all of one base."""
 
 from typing import Literal
 

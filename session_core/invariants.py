@@ -5,6 +5,7 @@ A trace looks at each candidate before it is committed (`check`) and follows wha
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from session_core.chunks import CHUNK_EVENT, ChunkRun
@@ -25,6 +26,7 @@ class Violation(NamedTuple):
         return f"{self.event_type} at seq {self.seq}: {self.rule}"
 
 
+@dataclass(eq=False, slots=True)
 class InvariantTrace:
     """Where a log stands: the open turn and step, their next numbers, the unanswered calls.
 
@@ -32,23 +34,16 @@ class InvariantTrace:
     turns are out of order can still be continued.
     """
 
-    __slots__ = ("calls", "last_seq", "next_step", "next_turn", "step", "turn")
-
-    def __init__(self) -> None:
-        self.last_seq = -1
-        self.turn: int | None = None
-        self.step: int | None = None
-        self.next_turn = 1
-        self.next_step = 1
-        self.calls: set[str] = set()
+    last_seq: int = -1
+    turn: int | None = None
+    step: int | None = None
+    next_turn: int = 1
+    next_step: int = 1
+    calls: set[str] = field(default_factory=set)
 
     def copy(self) -> "InvariantTrace":
         """Return a trace that goes its own way from here."""
-        trace = InvariantTrace()
-        trace.last_seq, trace.turn, trace.step = self.last_seq, self.turn, self.step
-        trace.next_turn, trace.next_step = self.next_turn, self.next_step
-        trace.calls = set(self.calls)
-        return trace
+        return replace(self, calls=set(self.calls))
 
     def check(self, event: Event) -> None:
         """Check that `event` may come next. Changes nothing.
@@ -94,33 +89,15 @@ def trace_of(events: Events) -> InvariantTrace:
     Raises:
         InvariantViolationError: An event breaks a rule.
     """
-    trace, violations = lenient_trace_of(events)
-    if violations:
-        first = violations[0]
-        raise InvariantViolationError(first.event_type, first.seq, first.rule)
-    return trace
-
-
-def lenient_trace_of(events: Events) -> tuple[InvariantTrace, list[Violation]]:
-    """Return the trace after `events`, whatever they break, and what they break.
-
-    Rule: stored-violations-are-reported.
-    """
     trace = InvariantTrace()
-    violations: list[Violation] = []
     for record in records_of(events):
-        try:
-            if isinstance(record, Event):
-                trace.check(record)
-            else:
-                trace.check_run(record)
-        except InvariantViolationError as error:
-            violations.append(Violation(error.seq, error.event_type, error.rule))
         if isinstance(record, Event):
+            trace.check(record)
             trace.advance(record)
         else:
+            trace.check_run(record)
             trace.advance_run(record)
-    return trace, violations
+    return trace
 
 
 _Check = Callable[[InvariantTrace, Any, Event], str | None]

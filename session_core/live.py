@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from session_core.session import Session
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, slots=True)
 class LiveSession:
     """A session that is in a store, and what the store knows of it.
 
@@ -22,25 +24,15 @@ class LiveSession:
         violations: Where the log that it was read back from breaks the order.
     """
 
-    __slots__ = (
-        "_following",
-        "announced",
-        "out_of_band",
-        "publication",
-        "session",
-        "violations",
+    session: Session
+    publication: Publication
+    violations: Sequence[Violation] = ()
+    announced: bool = False
+    out_of_band: bool = False
+    # Each listener with the functions of it that hang in the publication.
+    _following: list[tuple[StoreListener, Validator | None, Observer | None]] = field(
+        default_factory=list
     )
-
-    def __init__(
-        self, session: Session, publication: Publication, violations: Sequence[Violation] = ()
-    ) -> None:
-        self.session = session
-        self.publication = publication
-        self.violations = violations
-        self.announced = False
-        self.out_of_band = False
-        # Each listener with the functions of it that hang in the publication.
-        self._following: list[tuple[StoreListener, Validator | None, Observer | None]] = []
 
     def attach(self, listener: StoreListener) -> None:
         """Let `listener` look at and hear of the session's events from now on."""

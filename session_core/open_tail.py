@@ -1,25 +1,23 @@
 """What a log leaves open at its end: what a repair would have to close (open-turn-gets-closers)."""
 
+from dataclasses import dataclass, field, replace
+
 from session_core.events import Event
 from session_core.json_value import FrozenList
 
 
+@dataclass(slots=True)
 class OpenTail:
     """What is open at the end of a log."""
 
-    __slots__ = ("pending", "step", "turn")
-
-    def __init__(self) -> None:
-        self.turn: int | None = None
-        self.step: int | None = None
-        # Call id -> step of the message that asked for it, and seq of its tool/call, if it has one.
-        self.pending: dict[str, tuple[int, int | None]] = {}
+    turn: int | None = None
+    step: int | None = None
+    # Call id -> step of the message that asked for it, and seq of its tool/call, if it has one.
+    pending: dict[str, tuple[int, int | None]] = field(default_factory=dict)
 
     def copy(self) -> "OpenTail":
         """Return a tail that goes its own way from here."""
-        tail = OpenTail()
-        tail.turn, tail.step, tail.pending = self.turn, self.step, dict(self.pending)
-        return tail
+        return replace(self, pending=dict(self.pending))
 
     def follow(self, event: Event) -> None:
         """Take the next event of the log into account."""

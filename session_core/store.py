@@ -30,7 +30,7 @@ from session_core.listener import StoreListener
 from session_core.live import LiveSession
 from session_core.log import EventLog
 from session_core.log_state import state_of
-from session_core.out_of_band import append_enclosed
+from session_core.own_turn import append_enclosed
 from session_core.publication import Observer, Publication, without_one
 from session_core.session import Session
 from session_core.vocabulary import CORE_VOCABULARY, Vocabulary

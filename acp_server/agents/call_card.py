@@ -83,10 +83,6 @@ class CallCard:
 
     # -- changes ----------------------------------------------------------------------------
 
-    def set_title(self, title: str) -> None:
-        """Change the title."""
-        self.title = title
-
     def set_locations(self, locations: Sequence[Location]) -> None:
         """Replace the places that the card links to."""
         self._locations = [self._location(item) for item in locations]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from acp_server.agents.elicitation import UrlVisit
 from acp_server.agents.terminals import Terminal
 from acp_server.turns.content import clean_text
 from session_core import clean_json
@@ -12,8 +11,23 @@ from session_core import clean_json
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from acp_server.turns.ports import NoticeSeverity
+    from acp_server.turns.ports import ClientPort, NoticeSeverity
     from acp_server.turns.run import TurnRun
+
+
+class UrlVisit:
+    """The user has agreed to visit a page; see `Turn.elicit_url`."""
+
+    def __init__(self, client: ClientPort, elicitation_id: str) -> None:
+        self._client = client
+        self._elicitation_id = elicitation_id
+        self._done = False
+
+    def complete(self) -> None:
+        """Tell the client that what the page was visited for is done; the first call counts."""
+        if not self._done:
+            self._done = True
+            self._client.complete_elicitation(self._elicitation_id)
 
 
 class ClientCalls:

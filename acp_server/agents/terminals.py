@@ -12,7 +12,6 @@ from acp_server.turns.bounds import MAX_TEXT_BYTES, bounded_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from types import TracebackType
 
     from acp_server.turns.ports import ClientPort, TerminalExit
 
@@ -44,7 +43,6 @@ class Terminal:
         env: Mapping[str, str],
         require_open: Callable[[], None],
         checkpoint: Callable[[], Awaitable[None]],
-        leave_s: float = LEAVE_S,
     ) -> None:
         self.terminal_id = ""
         self.output = ""
@@ -56,7 +54,6 @@ class Terminal:
         self._env = env
         self._require_open = require_open
         self._checkpoint = checkpoint
-        self._leave_s = leave_s
 
     async def wait(self, timeout_s: float | None = None) -> TerminalExit:
         """Return how the command ended, with its whole output in `output`.
@@ -115,12 +112,7 @@ class Terminal:
         )
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         # Shielded, since a cancelled turn must not leave a command behind; bounded, since the
         # client may never answer.
         if self.exit is None:
@@ -135,7 +127,7 @@ class Terminal:
         await self._client.release_terminal(self.terminal_id)
 
     async def _in_time(self, step: Callable[[], Awaitable[None]]) -> None:
-        with anyio.move_on_after(self._leave_s, shield=True):
+        with anyio.move_on_after(LEAVE_S, shield=True):
             try:
                 await step()
             except Exception:  # noqa: BLE001 - leaving must not hide why the block was left

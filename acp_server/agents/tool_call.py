@@ -134,7 +134,7 @@ class ToolCall:
         """
         self._require_open()
         if title is not None:
-            self._card.set_title(clean_text(title))
+            self._card.title = clean_text(title)
         if locations is not None:
             self._card.set_locations(locations)
         if content is not None:

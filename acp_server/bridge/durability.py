@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from acp_server.turns.errors import CheckpointError
@@ -18,18 +19,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class SessionDurability:
     """See `DurabilityPort`; `caught_up` returns when the client has been sent all that was read."""
 
-    def __init__(
-        self,
-        persistence: SessionRepository,
-        session: Session,
-        caught_up: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._persistence = persistence
-        self._session = session
-        self._caught_up = caught_up
+    _persistence: SessionRepository
+    _session: Session
+    _caught_up: Callable[[], Awaitable[None]]
 
     async def hold(self, *, wait: bool = True) -> None:
         """See `DurabilityPort.hold`; on return the client has been sent what others wrote."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,12 +30,11 @@ _LABEL_WIDTH = 8
 class Screen:
     """Prints the events of a conversation as they come.
 
-    Args:
-        out: Where to print; colours only on a terminal, and not when `NO_COLOR` is set.
+    In color on a terminal only, and not when `NO_COLOR` is set.
     """
 
-    def __init__(self, out: TextIO | None = None) -> None:
-        self._out = out or sys.stdout
+    def __init__(self) -> None:
+        self._out = sys.stdout
         self._colour = self._out.isatty() and "NO_COLOR" not in os.environ
         self._open_label = ""
         self._titles: dict[str, str] = {}

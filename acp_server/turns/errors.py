@@ -1,13 +1,4 @@
-"""Errors of turns; those of agents, models and loading are of the same base.
-
-AgentsError
-├── TurnClosedError     a handle used after its turn has ended
-├── AuthRequiredError   the user must sign in first
-├── PermissionDenied    the user (or the preset) refused a call
-├── ToolArgumentsError  the arguments of a call are unusable
-├── CheckpointError     the store could not make the log durable
-└── ModelError          a model request failed
-"""
+"""Errors of turns; those of agents, models and loading are of the same base."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ refused append leaves it as the log is.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from acp_server.turns.errors import TurnClosedError
@@ -27,37 +28,29 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class StepLog:
     """The part of `TurnLog` that opens steps and writes messages.
 
-    Args:
+    Attributes:
         session: The session the turn belongs to.
         turn: Its number.
-        provenance: `{"provider", "model"}` of messages that no model made.
-        settings: What is set in the session; the model is told of a new preset between steps.
-
-    Attributes:
         step: Number of the last step that was opened.
         refused: Whether the model has refused, so that the turn has left its view.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        turn: int,
-        provenance: Mapping[str, Any],
-        settings: SessionSettings,
-    ) -> None:
-        self.session = session
-        self.turn = turn
-        self.step = 0
-        self.refused = False
-        self._provenance = provenance
-        self._settings = settings
-        self._step_open = False
-        self._message: MessageWriter | None = None
-        self._pending: list[PendingEvent] = []
-        self._open = False
+    session: Session
+    turn: int
+    # Of messages that no model made: `{"provider", "model"}`.
+    _provenance: Mapping[str, Any]
+    # The model is told of a new preset between steps.
+    _settings: SessionSettings
+    step: int = field(default=0, init=False)
+    refused: bool = field(default=False, init=False)
+    _step_open: bool = field(default=False, init=False)
+    _message: MessageWriter | None = field(default=None, init=False)
+    _pending: list[PendingEvent] = field(default_factory=list, init=False)
+    _open: bool = field(default=False, init=False)
 
     @property
     def closed(self) -> bool:

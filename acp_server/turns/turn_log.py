@@ -8,7 +8,7 @@ decides no policy. What it adds to steps and messages is requests, calls and the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from acp_server.turns.step_log import StepLog
@@ -17,8 +17,7 @@ from session_core import CallId, SurfaceIntent
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from acp_server.turns.settings import SessionSettings
-    from session_core import RequestHeaderRecorder, Session
+    from session_core import RequestHeaderRecorder
 
 ABORTED = {"name": "AbortError", "code": "ABORTED"}
 """Error of a call whose body was running when its turn was aborted."""
@@ -52,8 +51,9 @@ class OpenCall:
     call_seq: int | None = None
 
 
+@dataclass(eq=False)
 class TurnLog(StepLog):
-    """Writes one turn's events in canonical order; see `StepLog` for the arguments.
+    """Writes one turn's events in canonical order.
 
     Attributes:
         requests: How many model requests the turn has made.
@@ -62,18 +62,10 @@ class TurnLog(StepLog):
         open_calls: The calls of its messages that have no result yet, in order.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        turn: int,
-        provenance: Mapping[str, Any],
-        settings: SessionSettings,
-    ) -> None:
-        super().__init__(session, turn, provenance, settings)
-        self.requests = 0
-        self.hit_max_tokens = False
-        self.hit_request_limit = False
-        self.open_calls: dict[CallId, OpenCall] = {}
+    requests: int = field(default=0, init=False)
+    hit_max_tokens: bool = field(default=False, init=False)
+    hit_request_limit: bool = field(default=False, init=False)
+    open_calls: dict[CallId, OpenCall] = field(default_factory=dict, init=False)
 
     # -- model requests ----------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from persistence.checkpoints import starts_write_behind
+from persistence.write_behind import starts_write_behind
 
 
 @pytest.mark.rule("important-events-start-flush")

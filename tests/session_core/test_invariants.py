@@ -18,7 +18,7 @@ from session_core import (
     StoreListener,
     SurfaceIntent,
     compute_closers,
-    lenient_trace_of,
+    state_of,
     trace_of,
 )
 
@@ -195,7 +195,8 @@ def test_a_log_read_back_may_break_the_order_and_goes_on(
     assert len(caplog.records) == 3
     write(loaded, "turn", "user again", "/turn")
     assert_vetoed(loaded, lambda: write(loaded, "user outside"))
-    trace, violations = lenient_trace_of(session.events)
+    state = state_of(session.events)
+    trace, violations = state.trace, state.violations
     assert [(v.seq, v.event_type) for v in violations] == [
         (0, "user/message"),
         (4, "turn/end"),
