@@ -250,11 +250,13 @@ _READ_DISPLAY: Final[dict[str, Check]] = {
     "envelope": fields({"displayContent": _READ_BLOCKS}),
 }
 
+_READ_STEP: Final[dict[str, Check]] = {"turn": whole, "step": whole}
+
 LOAD_CHECKS: Final[dict[str, Check]] = {
     "turn/start": fields({"turn": whole, "trigger": fields({"kind": text})}),
     "turn/end": fields({"turn": whole, "reason": fields({"kind": text})}),
-    "step/start": fields({"turn": whole, "step": whole}),
-    "step/end": fields({"turn": whole, "step": whole}),
+    "step/start": fields(_READ_STEP),
+    "step/end": fields(_READ_STEP),
     "user/message": fields(_READ_PROMPT, _READ_DISPLAY),
     "prompt/blocked": fields({**_READ_PROMPT, "reason": text}),
     "context/message": fields(_READ_PROMPT, {"envelope": one_of("context", "raw")}),
@@ -276,18 +278,10 @@ LOAD_CHECKS: Final[dict[str, Check]] = {
             ),
         }
     ),
-    "assistant/message": fields({"turn": whole, "step": whole, "content": _READ_BLOCKS}),
-    "tool/call": fields(
-        {"turn": whole, "step": whole, "callId": text, "name": text, "arguments": text}
-    ),
+    "assistant/message": fields({**_READ_STEP, "content": _READ_BLOCKS}),
+    "tool/call": fields({**_READ_STEP, "callId": text, "name": text, "arguments": text}),
     "tool/result": fields(
-        {
-            "turn": whole,
-            "step": whole,
-            "callId": text,
-            "content": _READ_BLOCKS,
-            "isError": flag,
-        },
+        {**_READ_STEP, "callId": text, "content": _READ_BLOCKS, "isError": flag},
         {"error": fields({"code": text})},
     ),
     "tool/card": fields({"callId": text, "view": fields({"type": text})}),
@@ -295,8 +289,7 @@ LOAD_CHECKS: Final[dict[str, Check]] = {
     "request/header": anything,  # LOADED_HEADER holds what is read of it
     "llm/retry": fields(
         {
-            "turn": whole,
-            "step": whole,
+            **_READ_STEP,
             "retry": number,
             "maxRetries": number,
             "delayMs": number,
