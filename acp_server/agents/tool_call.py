@@ -217,7 +217,7 @@ class ToolCall:
         if outside is None:
             return None
         outside = clean_text(outside)
-        self._card.set_title(f"{self._card.title} (outside the session's folders: {outside})")
+        self._card.title = f"{self._card.title} (outside the session's folders: {outside})"
         return outside
 
     async def _seek_permission(self, call: OpenCall, outside: str | None) -> None:
