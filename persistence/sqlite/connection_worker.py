@@ -96,10 +96,10 @@ class ConnectionWorker:
         return self._database
 
     def _roll_back(self) -> None:
-        if self._database is None or not self._database.connection.in_transaction:
+        if self._database is None:
             return
         try:
-            self._database.connection.execute(sql.ROLLBACK)
+            roll_back(self._database.connection)
         except sqlite3.Error:
             # Nothing is known of it any more; closing it rolls back in any case.
             self._close()
@@ -108,6 +108,12 @@ class ConnectionWorker:
         if self._database is not None:
             database, self._database = self._database, None
             database.connection.close()
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """Give up what is begun on a connection, if anything is."""
+    if connection.in_transaction:
+        connection.execute(sql.ROLLBACK)
 
 
 @contextmanager

@@ -38,6 +38,12 @@ def is_busy(error: sqlite3.Error) -> bool:
     return primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def lacks_room(error: sqlite3.Error) -> bool:
+    """Tell whether a write may have failed for lack of room; SQLite does not tell a quota apart."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return primary_code(error) == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE
+
+
 def is_damage(error: sqlite3.Error) -> bool:
     """Tell whether the file itself is broken."""
     return primary_code(error) in _DAMAGE

@@ -90,6 +90,9 @@ USE_MEMORY_JOURNAL: Final = "PRAGMA journal_mode = MEMORY"
 TOLERATE_A_WRONG_SIZE: Final = "PRAGMA writable_schema = ON"
 READ_APPLICATION_ID: Final = "PRAGMA application_id"
 READ_SCHEMA_VERSION: Final = "PRAGMA user_version"
+FOREIGN_KEYS_OFF: Final = "PRAGMA foreign_keys = OFF"
+FOREIGN_KEYS_ON: Final = "PRAGMA foreign_keys = ON"
+RESTART_WAL: Final = "PRAGMA wal_checkpoint(RESTART)"
 TRUNCATE_WAL: Final = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 BEGIN: Final = "BEGIN"
@@ -133,6 +136,11 @@ UPDATE_SESSION: Final = """
     WHERE id = ?
 """
 DELETE_EVENTS_FROM: Final = "DELETE FROM events WHERE session_id = ? AND seq >= ?"
+DELETE_LAST_EVENTS: Final = """
+    DELETE FROM events WHERE session_id = ?1 AND seq IN (
+        SELECT seq FROM events WHERE session_id = ?1 ORDER BY seq DESC LIMIT ?2
+    )
+"""
 DELETE_SESSION: Final = "DELETE FROM sessions WHERE id = ?"
 
 # Keyset pages by the index; the first condition is what lets the index be entered at the key.

@@ -22,9 +22,9 @@ from persistence.errors import (
 )
 from persistence.sqlite import sql
 from persistence.sqlite.connection import wait_at_most
-from persistence.sqlite.connection_worker import WorkerBusyError, transaction
+from persistence.sqlite.connection_worker import WorkerBusyError, roll_back, transaction
 from persistence.sqlite.database import DatabaseAbsentError
-from persistence.sqlite.failures import failed_write
+from persistence.sqlite.failures import failed_write, lacks_room
 from persistence.sqlite.rows import (
     EncodedBatch,
     LogState,
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Rows that are deleted at once where there is little room; most are smaller than a page.
+_PIECE = 16
 _CHECKPOINT_RETRY_S = 0.02
 
 
@@ -193,10 +195,16 @@ class SqliteWriter:
 
     def _delete(self, database: Database, give_up_at: float) -> None:
         connection = database.connection
-        with transaction(database):
-            connection.execute(sql.DELETE_SESSION, (self._session_id,))
-            # Those of a damaged session may have lost their parent.
-            connection.execute(sql.DELETE_EVENTS_FROM, (self._session_id, 0))
+        try:
+            with transaction(database):
+                connection.execute(sql.DELETE_SESSION, (self._session_id,))
+                # Those of a damaged session may have lost their parent.
+                connection.execute(sql.DELETE_EVENTS_FROM, (self._session_id, 0))
+        except sqlite3.Error as error:
+            if not lacks_room(error):
+                raise
+            roll_back(connection)
+            self._delete_in_pieces(database)
         self._materialized = False
         # The pages are overwritten already; what is left of the text stands in the -wal.
         wait_at_most(connection, give_up_at)
@@ -205,6 +213,27 @@ class SqliteWriter:
                 detail = "a reader keeps deleted text in the -wal file"
                 raise StoreWriteError(self._session_id, "locked", detail)
             time.sleep(_CHECKPOINT_RETRY_S)
+
+    def _delete_in_pieces(self, database: Database) -> None:
+        """Delete with the room that the -wal has: it is written from its start for each piece.
+
+        The session goes first, so that a kill leaves nothing that is listed or loaded.
+        """
+        connection, session_id = database.connection, self._session_id
+        connection.execute(sql.FOREIGN_KEYS_OFF)
+        try:
+            connection.execute(sql.RESTART_WAL).fetchall()
+            with transaction(database):
+                connection.execute(sql.DELETE_SESSION, (session_id,))
+            is_left = True
+            while is_left:
+                connection.execute(sql.RESTART_WAL).fetchall()
+                with transaction(database):
+                    piece = connection.execute(sql.DELETE_LAST_EVENTS, (session_id, _PIECE))
+                    is_left = piece.rowcount > 0
+        finally:
+            roll_back(connection)
+            connection.execute(sql.FOREIGN_KEYS_ON)
 
     def _encode(
         self, records: Sequence[Record], state: LogState, header: SessionHeader | None = None

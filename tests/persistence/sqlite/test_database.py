@@ -33,7 +33,10 @@ from persistence.sqlite.database import Database, _read_store_id
 from persistence.sqlite.harness import SqliteHarness
 from persistence.testing.harness import header, turn_events
 from session_core import SessionStore
+from tests.persistence.processes import read_line, started
 from tests.persistence.repositories import opened, stored
+
+FULL_DISK = Path(__file__).parent / "full_disk_program.py"
 
 
 @contextlib.asynccontextmanager
@@ -337,6 +340,17 @@ async def test_a_full_disk_stores_nothing_and_writes_go_on_when_there_is_room(
         await persistence.append("s", big)
     async with opened(harness) as persistence:
         assert list((await persistence.load("s")).log) == [*turn_events(1, 0), *big]
+
+
+@pytest.mark.rule("delete-ends-then-removes")
+async def test_a_session_can_be_deleted_although_no_file_may_grow(harness: SqliteHarness) -> None:
+    with started(FULL_DISK, harness.path) as process:
+        assert await anyio.to_thread.run_sync(read_line, process) == "deleted"
+        process.wait(20)
+    async with opened(harness) as persistence:
+        assert [entry.header.id for entry in (await persistence.list()).entries] == ["t"]
+        assert not await persistence.has("s")
+        await persistence.load("t")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
