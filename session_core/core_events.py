@@ -249,12 +249,13 @@ _READ_PROMPT: Final[dict[str, Check]] = {
 _READ_DISPLAY: Final[dict[str, Check]] = {
     "envelope": fields({"displayContent": _READ_BLOCKS}),
 }
+_READ_REASON: Final = tagged("kind", {"error": fields({}, {"failure": fields({"message": text})})})
 
 _READ_STEP: Final[dict[str, Check]] = {"turn": whole, "step": whole}
 
 LOAD_CHECKS: Final[dict[str, Check]] = {
     "turn/start": fields({"turn": whole, "trigger": fields({"kind": text})}),
-    "turn/end": fields({"turn": whole, "reason": fields({"kind": text})}),
+    "turn/end": fields({"turn": whole, "reason": _READ_REASON}),
     "step/start": fields(_READ_STEP),
     "step/end": fields(_READ_STEP),
     "user/message": fields(_READ_PROMPT, _READ_DISPLAY),
@@ -297,6 +298,8 @@ LOAD_CHECKS: Final[dict[str, Check]] = {
         }
     ),
     "session/title": fields({"title": text}),
+    "approval/asked": fields({"id": text}, {"callId": text}),
+    "approval/decided": fields({"id": text, "outcome": text}),
     "approval/grant": fields({"toolName": text, "key": text, "effect": text}),
     "permission/preset": fields({"preset": text}),
     "config/set": fields({"configId": text, "value": anything}),

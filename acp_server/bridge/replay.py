@@ -23,6 +23,9 @@ from acp_server.bridge.messages import (
     title_update,
 )
 from acp_server.wire import updates
+from acp_server.wire.blocks import text_block
+from acp_server.wire.content import read_block
+from acp_server.wire.errors import WireError
 from session_core import ChunkRun, display_prompt_content
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from acp_server.bridge.frames import FrameBuilder
     from session_core import Event, Record
 
+_TEXT_BLOCK = {"type", "text"}
 _DELTAS = {"text-delta": "text", "reasoning-delta": "reasoning"}
 
 
@@ -202,7 +206,7 @@ class Replay:
 
     def _put_user(self, content: Iterable[Any], event: Event) -> None:
         for block in content:
-            self._put(updates.user_message_chunk(block, f"u{event.seq}"))
+            self._put(updates.user_message_chunk(_shown(block), f"u{event.seq}"))
 
     def _on_retry(self, event: Event) -> None:
         if self._step_showed:
@@ -243,3 +247,13 @@ class Replay:
                 yield self._frames.update({**final, "sessionUpdate": "tool_call_update"})
             else:
                 yield self._frames.update(self._cards.final_update(item))
+
+
+def _shown(block: Any) -> Any:
+    """Return a block of a prompt as ACP has it; a foreign log may hold any."""
+    if block["type"] == "text" and block.keys() == _TEXT_BLOCK:
+        return block
+    try:
+        return read_block(block).to_json()
+    except WireError:
+        return text_block(f"[{block['type'][:40]!r} block that cannot be shown]")

@@ -1,9 +1,10 @@
 """The crash tests at length:
-`soak.py [power-cuts | kills | stops | contenders | damage | interleavings]...`, all by default.
+`soak.py [power-cuts | kills | stops | contenders | damage | mutants | interleavings]...`, all by
+default.
 
 Each is the test of the suite with larger numbers. Those can be set from outside, as can the seeds
 (`ACP_POWER_CUT_SEED`, `ACP_KILL_SEED`, `ACP_STOP_SEED`, `ACP_CONTEND_SEED`, `ACP_FLIP_SEED`,
-`ACP_INTERLEAVE_SEED`), so that nights differ.
+`ACP_MUTANT_SEED`, `ACP_INTERLEAVE_SEED`), so that nights differ.
 """
 
 import os
@@ -30,10 +31,15 @@ SOAKS = {
     "stops": Soak("persistence/crash/test_kill_points.py", "ACP_STOPS", "1000000"),
     "contenders": Soak("persistence/crash/test_contenders.py", "ACP_CONTEND_S", "20"),
     "damage": Soak("persistence/crash/test_damage.py", "ACP_FLIPS", "6000"),
+    "mutants": Soak("acp_server/bridge/test_mutated_logs.py", "ACP_MUTANTS", "6000"),
     "interleavings": Soak("acp_server/test_interleavings.py", "ACP_INTERLEAVINGS", "200"),
 }
 
-_PARALLEL = {"persistence/crash/test_power_cuts.py", "persistence/crash/test_kill_points.py"}
+_PARALLEL = {
+    "persistence/crash/test_power_cuts.py",
+    "persistence/crash/test_kill_points.py",
+    "acp_server/bridge/test_mutated_logs.py",
+}
 
 
 def run(soak: Soak) -> bool:
