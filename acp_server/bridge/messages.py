@@ -21,6 +21,8 @@ INTERRUPTED = "\n\n[Interrupted: the server stopped before this turn ended]\n\n"
 
 _ID_LETTER = {"text": "a", "reasoning": "t"}
 
+_STATUSES = ("pending", "in_progress", "completed")
+
 
 class MessageIds:
     """Computes `messageId`s from seqs, so that they need no storage and never differ.
@@ -51,9 +53,15 @@ class MessageIds:
 
 
 def plan_update(event: Event) -> dict[str, Any]:
-    """Return the plan that a `todo/write` shows: whole list, order kept, priority medium."""
+    """Return the plan that a `todo/write` shows: whole list, order kept, priority medium.
+
+    A status that the protocol does not have, in a foreign log, is shown as one that is not begun.
+    """
     return updates.plan(
-        updates.plan_entry(todo["content"], todo["status"]) for todo in event.data["todos"]
+        updates.plan_entry(
+            todo["content"], todo["status"] if todo["status"] in _STATUSES else "pending"
+        )
+        for todo in event.data["todos"]
     )
 
 

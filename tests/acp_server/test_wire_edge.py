@@ -56,7 +56,6 @@ def refusals(frames: Sequence[dict[str, Any]]) -> list[tuple[Any, int | None]]:
 def odd_lines() -> Iterator[tuple[str, bytes, list[tuple[Any, int | None]]]]:
     """Yield (name, line, the expected answers)."""
     listing = b'"method":"session/list","params":{}'
-    huge = b"1" * 5000
     yield "cut off", b"{", [(None, PARSE)]
     yield "deep", b"[" * 100_000, [(None, PARSE)]
     yield "deep and closed", b'{"a":' + b"[" * 2000 + b"]" * 2000 + b"}", [(None, PARSE)]
@@ -69,7 +68,6 @@ def odd_lines() -> Iterator[tuple[str, bytes, list[tuple[Any, int | None]]]]:
         b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"n":-Infinity}}',
         [(None, PARSE)],
     )
-    yield "1e999", b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"n":1e999}}', [(None, PARSE)]
     yield "string", b'"hello"', [(None, INVALID)]
     yield "number", b"42", [(None, INVALID)]
     yield "null", b"null", [(None, INVALID)]
@@ -109,11 +107,6 @@ def odd_lines() -> Iterator[tuple[str, bytes, list[tuple[Any, int | None]]]]:
         "huge integer in params",
         (b'{"jsonrpc":"2.0","id":903,"method":"x","params":{"n":18446744073709551616}}'),
         [(903, BAD_PARAMS)],
-    )
-    yield (
-        "digits without end",
-        (b'{"jsonrpc":"2.0","id":904,"method":"x","params":{"n":%b}}' % huge),
-        [(None, PARSE)],
     )
     yield (
         "unknown method",

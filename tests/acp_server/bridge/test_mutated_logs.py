@@ -232,3 +232,16 @@ async def test_a_prompt_block_of_a_foreign_log_is_shown_as_the_protocol_has_it(
         await client.load_session("m", CWD)
         content = client.updates[0].update["content"]
         assert content == shown or content["text"].startswith(shown)
+
+
+@pytest.mark.rule("events-project-to-updates")
+async def test_a_todo_of_a_foreign_log_has_a_status_of_the_protocol(tmp_path: Path) -> None:
+    todos = [{"content": "a", "status": "someday"}, {"content": "b", "status": "completed"}]
+    log = turn_with({"type": "todo/write", "data": {"todos": todos}})
+    write_log(tmp_path / "m.jsonl", log)
+    backend = MemoryBackend()
+    await import_log(tmp_path / "m.jsonl", backend)
+    async with running_server(Agent("echo", echo), store=backend) as client:
+        await client.load_session("m", CWD)
+        entries = client.updates[0].update["entries"]
+        assert [entry["status"] for entry in entries] == ["pending", "completed"]
