@@ -137,14 +137,14 @@ class WriteHolding:
         return known
 
     async def _give_back_when_idle(self, live: LiveSession) -> None:
-        slot, looked_at = live.slot, 0.0
+        slot, look_at = live.slot, live.used_at + IDLE_S
         while slot.owner is live and slot.writer is not None:
-            used_at = live.used_at
-            idle_at = used_at + IDLE_S
-            await self._sleep_until(idle_at if idle_at > looked_at else looked_at + IDLE_S)
+            await self._sleep_until(look_at)
             async with slot.queue:
-                looked_at = anyio.current_time()
-                is_idle = used_at == live.used_at and not live.pending and not live.is_busy()
+                idle_at = live.used_at + IDLE_S
+                is_idle = idle_at <= look_at and not live.pending and not live.is_busy()
+                # Used meanwhile: as soon as that is long enough ago. Busy: after as long again.
+                look_at = idle_at if idle_at > look_at else look_at + IDLE_S
                 if slot.owner is live and is_idle and not is_turn_open(live.session.events):
                     try:
                         await slot.give_back()

@@ -15,7 +15,7 @@ from persistence.errors import (
     UnsupportedVersionError,
 )
 from persistence.opened import LoadedSession, RepairReport
-from session_core import Event, EventLogBuilder, compute_closers, state_of
+from session_core import Event, EventLogBuilder, compute_closers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,13 +91,10 @@ async def repair(writer: Writer | None, stored: StoredLog) -> LoadedSession:
     """Put right what a crash has left of a log; without a writer it is returned as it stands.
 
     Raises:
-        CorruptLogError: The log breaks a rule of the surface; nothing was changed.
         SessionChangedError: The log is no longer the one that was read.
         StoreWriteError: The repair is not complete; a later one repeats it.
     """
-    session_id, log = stored.header.id, stored.log
-    if (fault := state_of(log).surface_fault) is not None:
-        raise CorruptLogError(session_id, fault.reason, seq=fault.index)
+    log = stored.log
     if writer is None:
         return LoadedSession(stored.header, log)
     closers = compute_closers(log)
